@@ -23,6 +23,8 @@ use crate::logout::LogoutArgs;
 use crate::man::ManArgs;
 use crate::output::LogFormat;
 use crate::schema::SchemaArgs;
+use crate::service::ServiceArgs;
+use crate::top::TopArgs;
 use crate::ui::UiArgs;
 
 /// The times of all answers are kept for the figures at the end.
@@ -115,6 +117,8 @@ pub(crate) enum Command {
     Add(AddArgs),
     Remove(RemoveArgs),
     Doctor(DoctorArgs),
+    Service(ServiceArgs),
+    Top(TopArgs),
     Schema(SchemaArgs),
     Completions(CompletionsArgs),
     #[command(hide = true)]

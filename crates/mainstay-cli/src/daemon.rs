@@ -89,6 +89,9 @@ pub(crate) struct RunArgs {
     /// Start the servers of the configuration only when a host wants one of them
     #[arg(long, hide = true)]
     on_demand: bool,
+    /// Use the socket that a service manager passes as the standard input
+    #[arg(long, hide = true, conflicts_with_all = ["detach", "take_over"])]
+    socket_on_stdin: bool,
 }
 
 /// How long the daemon may be idle.
@@ -170,7 +173,11 @@ fn run_detached(directory: &RuntimeDirectory) -> Done {
 
 fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, screen: &Screen) -> Done {
     let report = StartReport::new();
-    let place = match Place::take(directory, arguments.take_over) {
+    let place = match arguments.socket_on_stdin {
+        true => Place::inherit(directory),
+        false => Place::take(directory, arguments.take_over),
+    };
+    let place = match place {
         Ok(place) => place,
         Err(PlaceError::Running) => {
             report.running();
@@ -183,7 +190,7 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
     };
     let configuration = configuration(common, screen);
     // The demo server, which stands in for a missing configuration, starts when a host wants it.
-    let has_file = configuration.as_ref().is_ok_and(|found| found.live.is_from_file());
+    let has_file = configuration.as_ref().is_ok_and(|found| found.live.was_read());
     let settings = DaemonSettings {
         configuration,
         starts_configured: has_file && !arguments.on_demand,

@@ -4,8 +4,10 @@ use std::env;
 
 use mainstay::ServerConfig;
 use mainstay::config::{Problem, Severity};
+use mainstay_control::Control;
 use mainstay_daemon::live::{
-    LiveConfiguration, LiveEvent, LiveStart, ReloadError, ReloadTrigger, Reloaded, state_directory,
+    LiveConfiguration, LiveEvent, LiveStart, ReloadError, ReloadJournal, ReloadTrigger, Reloaded,
+    state_directory,
 };
 use mainstay_gateway::Gateway;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -33,12 +35,23 @@ impl FollowedConfig {
         self.start.servers()
     }
 
-    /// Follows the configuration until the result is dropped.
-    pub(crate) fn follow(self, gateway: &Gateway, screen: &Screen) -> LiveConfiguration {
+    /// Follows the configuration until the result is dropped. What becomes of it is an event of the control API, where there
+    /// is one.
+    pub(crate) fn follow(
+        self,
+        gateway: &Gateway,
+        control: Option<Control>,
+        screen: &Screen,
+    ) -> LiveConfiguration {
         let screen = *screen;
+        let journal = ReloadJournal::default();
+        if let Some(control) = control {
+            journal.bind(&control);
+        }
         self.start
             .follow(gateway.clone(), Some(self.hangup), move |event| {
                 say(&event, &screen);
+                journal.record(&event);
             })
     }
 }

@@ -16,6 +16,7 @@ mod check;
 mod completions;
 mod connect;
 mod control;
+mod controlled;
 mod daemon;
 mod demo;
 mod describe;
@@ -42,10 +43,12 @@ mod run;
 mod schema;
 mod serve;
 mod server_stderr;
+mod service;
 mod standard;
 mod startup;
 mod through_daemon;
 mod tools;
+mod top;
 mod ui;
 mod wrap;
 
@@ -104,6 +107,8 @@ fn main() -> ExitCode {
         Command::Add(server) => add::add(server, common, &screen),
         Command::Remove(server) => add::remove(server, common, &screen),
         Command::Doctor(doctor) => doctor::run(doctor, common, &screen),
+        Command::Service(service) => service::run(service, common, &screen),
+        Command::Top(top) => top::run(top, common, &screen),
         Command::Schema(schema) => schema::run(schema, &screen),
         Command::Completions(completions) => completions::run(completions, &screen),
         Command::Man(man) => man::run(man, &screen),
@@ -163,6 +168,8 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Add(_)
         | Command::Remove(_)
         | Command::Doctor(_)
+        | Command::Service(_)
+        | Command::Top(_)
         | Command::Schema(_)
         | Command::Completions(_)
         | Command::Man(_)

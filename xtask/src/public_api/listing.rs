@@ -12,7 +12,7 @@ use super::signature::{bounds, generics, path, signature, ty};
 
 /// All lines, sorted.
 pub(super) fn lines(document: &Value) -> Result<Vec<String>> {
-    let mut listing = Listing {
+    let mut listing = ApiListing {
         index: &document["index"],
         paths: BTreeMap::new(),
         lines: BTreeSet::new(),
@@ -39,14 +39,14 @@ pub(super) fn lines(document: &Value) -> Result<Vec<String>> {
     Ok(listing.lines.into_iter().collect())
 }
 
-struct Listing<'d> {
+struct ApiListing<'d> {
     index: &'d Value,
     /// Where each item was listed.
     paths: BTreeMap<String, String>,
     lines: BTreeSet<String>,
 }
 
-impl<'d> Listing<'d> {
+impl<'d> ApiListing<'d> {
     fn item(&self, id: &Value) -> Option<&'d Value> {
         self.index.get(id.to_string())
     }

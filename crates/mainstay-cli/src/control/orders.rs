@@ -9,19 +9,19 @@ use crate::exit::{Done, Exit};
 use crate::output::{Screen, plain, text};
 
 pub(crate) fn restart(arguments: &RestartArgs, screen: &Screen) -> Done {
-    order(&arguments.servers, screen, async |client, server| {
+    order(&arguments.servers, screen, &async |client, server| {
         client.restart(server).await
     })
 }
 
 pub(crate) fn enable(arguments: &EnableArgs, screen: &Screen) -> Done {
-    order(&arguments.servers, screen, async |client, server| {
+    order(&arguments.servers, screen, &async |client, server| {
         client.enable(server).await
     })
 }
 
 pub(crate) fn disable(arguments: &DisableArgs, screen: &Screen) -> Done {
-    order(&arguments.servers, screen, async |client, server| {
+    order(&arguments.servers, screen, &async |client, server| {
         client.disable(server).await
     })
 }
@@ -31,7 +31,7 @@ pub(crate) fn disable(arguments: &DisableArgs, screen: &Screen) -> Done {
 fn order(
     servers: &[String],
     screen: &Screen,
-    give: impl AsyncFn(&ControlClient, &str) -> Result<ServerStatus, ControlError>,
+    give: &impl AsyncFn(&ControlClient, &str) -> Result<ServerStatus, ControlError>,
 ) -> Done {
     with_daemon(async |client| {
         let mut result = Ok(Exit::Success);

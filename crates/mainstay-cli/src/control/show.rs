@@ -311,8 +311,11 @@ mod tests {
                        "p50_us": null, "p95_us": null },
             "process": null, "starts": 1, "stale_reports": 0, "sessions": [],
         });
-        for (key, value) in members.as_object().expect("an object") {
-            server[key] = value.clone();
+        let Value::Object(members) = members else {
+            panic!("an object")
+        };
+        for (key, value) in members {
+            server[key] = value;
         }
         serde_json::from_value(server).expect("a server")
     }

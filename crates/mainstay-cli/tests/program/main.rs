@@ -43,6 +43,7 @@ mod packaging;
 mod ping;
 mod reloading;
 mod sandbox;
+mod service;
 mod serving;
 mod terminal;
 mod tools;

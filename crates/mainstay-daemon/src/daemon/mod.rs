@@ -166,7 +166,10 @@ pub async fn run(place: Place, settings: DaemonSettings, report: StartReport) ->
         }
     };
     // No bridge finds it from here on. One that is connecting gets the end of the connection, and finds or starts the next daemon.
-    let _ = fs::remove_file(directory.socket());
+    // A service manager keeps its own socket: connections wait there until it starts the next daemon.
+    if !place.is_inherited {
+        let _ = fs::remove_file(directory.socket());
+    }
     drop(listener);
     tracing::info!(?reason, "the daemon ends");
     daemon.end(reason, connections).await;

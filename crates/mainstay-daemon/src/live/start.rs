@@ -119,8 +119,8 @@ impl LiveStart {
         self.switches.applied_to(&self.in_force.servers)
     }
 
-    /// Whether the servers were read from a file; otherwise they stand in for one.
-    pub fn is_from_file(&self) -> bool {
+    /// Whether there is a file that was read, and no servers that stand in for one.
+    pub fn was_read(&self) -> bool {
         self.was_read
     }
 

@@ -21,16 +21,16 @@ pub async fn finish_renewals(within: Duration) -> bool {
 }
 
 /// Counts a renewal until it is dropped.
-pub(super) struct InFlight(());
+pub(super) struct RenewalInFlight(());
 
-impl InFlight {
+impl RenewalInFlight {
     pub(super) fn begin() -> Self {
         IN_FLIGHT.send_modify(|count| *count += 1);
         Self(())
     }
 }
 
-impl Drop for InFlight {
+impl Drop for RenewalInFlight {
     fn drop(&mut self) {
         IN_FLIGHT.send_modify(|count| *count -= 1);
     }

@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::current::CurrentLogin;
-use super::in_flight::InFlight;
+use super::in_flight::RenewalInFlight;
 use super::{ProviderState, lock};
 use crate::blocking::on_store;
 use crate::context::context;
@@ -82,7 +82,7 @@ impl ProviderState {
         let (sender, receiver) = watch::channel(None);
         slot.running = Some(receiver.clone());
         let state = self.clone();
-        let in_flight = InFlight::begin();
+        let in_flight = RenewalInFlight::begin();
         tokio::spawn(async move {
             let _in_flight = in_flight;
             let renewed = state.renew_now(refused).await;
