@@ -7,9 +7,7 @@ use mainstay_control::api::{
     Actor, ActorKind, ApiProblem, ConfigProblem, DesiredState, EntryDocument, ProblemKind, ReloadReport,
 };
 use mainstay_control::{Control, Controlled, Controlling};
-use mainstay_hosts::servers::{
-    ConfigFile, ServerEditError, Written, add_server, change_server, remove_server,
-};
+use mainstay_hosts::servers::{ServerEditError, Written, add_server, change_server, remove_server};
 use mainstay_hosts::text::ConfigValue;
 use tokio::task::spawn_blocking;
 
@@ -96,7 +94,13 @@ impl Controlled for LiveConfiguration {
     }
 
     fn change(&self, entry: EntryDocument) -> Controlling<'_, ReloadReport> {
-        self.edit(move |file| replace_server(file, entry))
+        self.edit(move |file| {
+            let keys = entry.entry.into_iter();
+            let changes: Vec<_> = keys
+                .map(|(key, value)| (key, (!value.is_null()).then(|| ConfigValue::from(value))))
+                .collect();
+            change_server(file, &entry.name, &changes)
+        })
     }
 
     fn remove(&self, server: &str) -> Controlling<'_, ReloadReport> {
@@ -150,31 +154,6 @@ impl LiveConfiguration {
             Ok(report)
         })
     }
-}
-
-/// Replaces the entry of a server: keys that the new one does not have are removed. Comments stay.
-fn replace_server(file: &Path, entry: EntryDocument) -> Result<Written, ServerEditError> {
-    let mut changes: Vec<(String, Option<ConfigValue>)> = Vec::new();
-    {
-        let opened = ConfigFile::open(file)?;
-        let tree = opened.text.tree()?;
-        let servers = tree.groups.iter().filter_map(|group| tree.at(group)?.as_object());
-        let server = servers
-            .flat_map(|group| &group.properties)
-            .find(|server| server.name == entry.name);
-        let keys = server.and_then(|server| server.node.as_object());
-        for key in keys.into_iter().flat_map(|keys| &keys.properties) {
-            if !entry.entry.contains_key(&*key.name) {
-                changes.push((key.name.clone().into_owned(), None));
-            }
-        }
-    }
-    let new = entry
-        .entry
-        .into_iter()
-        .map(|(key, value)| (key, Some(value.into())));
-    changes.extend(new);
-    change_server(file, &entry.name, &changes)
 }
 
 fn refused(error: &ServerEditError) -> ApiProblem {
