@@ -116,7 +116,6 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Ping(_)
         | Command::Connect(_)
         | Command::Daemon(_)
-
         | Command::Import(_)
         | Command::Add(_)
         | Command::Remove(_)
