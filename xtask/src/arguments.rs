@@ -9,7 +9,7 @@ Usage: cargo xtask CHORE
 
   test [--quick] [--keep-going] [-- ARGS]
                       everything that must hold before a change is merged: format, lints, docs,
-                      tests, conformance, purity, a minute of fuzzing. ARGS go to the test runner, for instance a part of
+                      tests, conformance, the dashboard, purity, a minute of fuzzing. ARGS go to the test runner, for instance a part of
                       a test's name
       --quick         leaves out the real MCP servers and the conformance suite: no network, nothing
                       installed
@@ -17,6 +17,7 @@ Usage: cargo xtask CHORE
   partners            installs the real MCP servers and clients of the tests, under target/partners
   conformance         the MCP conformance suite against the library as a client, and against a server
                       behind the gateway
+  dashboard           the dashboard in a real browser (Chromium); screenshots go to target/dashboard
   bench [ARGS]        the benchmarks of the library and of the gateway
   rivals              installs what the gateway is measured beside, under target/rivals
   chaos [--seconds N] [--seed S]
@@ -25,11 +26,12 @@ Usage: cargo xtask CHORE
                       the fuzz targets, one after the other, for so long in all (default: a minute)
   mutants [ARGS]      the mutants that the tests must kill; ARGS go to cargo mutants, for instance
                       --shard 1/8 or --file GLOB
+  public-api          writes the listings of the public API, crates/*/public-api.txt
   help                this text";
 
 const DEFAULT_CHAOS_SECONDS: u64 = 60;
 
-/// How long all fuzz targets run together unless somebody says otherwise, in the tests too.
+/// How long all fuzz targets run together by default, in the tests too.
 pub(crate) const FUZZ_TIME: Duration = Duration::from_secs(60);
 
 #[derive(Debug, PartialEq, Eq)]
@@ -39,10 +41,12 @@ pub(crate) enum Chore {
     Partners,
     Rivals,
     Conformance,
+    Dashboard,
     Bench { passed_on: Vec<String> },
     Chaos(ChaosOptions),
     Fuzz { time: Duration },
     Mutants { passed_on: Vec<String> },
+    PublicApi,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -68,6 +72,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Chore
         "partners" => alone(Chore::Partners, &chore, arguments),
         "rivals" => alone(Chore::Rivals, &chore, arguments),
         "conformance" => alone(Chore::Conformance, &chore, arguments),
+        "dashboard" => alone(Chore::Dashboard, &chore, arguments),
         "bench" => Ok(Chore::Bench {
             passed_on: arguments.collect(),
         }),
@@ -76,6 +81,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Chore
         "mutants" => Ok(Chore::Mutants {
             passed_on: arguments.collect(),
         }),
+        "public-api" => alone(Chore::PublicApi, &chore, arguments),
         unknown => bail!("no chore is named {unknown:?}"),
     }
 }

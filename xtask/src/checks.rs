@@ -7,7 +7,10 @@ use anyhow::{Result, bail};
 
 use crate::arguments::{FUZZ_TIME, TestOptions};
 use crate::project::Project;
-use crate::{child, conformance, dependencies, fuzz, minimum_rust, partners, purity, tools, type_names};
+use crate::{
+    child, conformance, dashboard, dependencies, fuzz, minimum_rust, partners, public_api, purity, tools,
+    type_names,
+};
 
 /// How long a step may write nothing. Compiling and testing take as long as they take, on a cold and busy machine too, and
 /// say something meanwhile: a crate, a test, a test that is slow. What is silent for so long hangs.
@@ -47,9 +50,11 @@ enum CheckStep {
     Lints,
     Alone,
     Docs,
+    PublicApi,
     Tests,
     Doctests,
     Conformance,
+    Dashboard,
     Purity,
     MinimumRust,
     Dependencies,
@@ -73,9 +78,11 @@ impl CheckStep {
         Self::Lints,
         Self::Alone,
         Self::Docs,
+        Self::PublicApi,
         Self::Tests,
         Self::Doctests,
         Self::Conformance,
+        Self::Dashboard,
         Self::Purity,
         Self::MinimumRust,
         Self::Dependencies,
@@ -84,7 +91,7 @@ impl CheckStep {
 
     /// Whether it installs something from elsewhere.
     fn needs_network(self) -> bool {
-        matches!(self, Self::Partners | Self::Conformance)
+        matches!(self, Self::Partners | Self::Conformance | Self::Dashboard)
     }
 
     fn title(self) -> &'static str {
@@ -96,9 +103,11 @@ impl CheckStep {
             Self::Lints => "lints",
             Self::Alone => "the library alone",
             Self::Docs => "docs",
+            Self::PublicApi => "public API",
             Self::Tests => "tests",
             Self::Doctests => "doctests",
             Self::Conformance => "conformance",
+            Self::Dashboard => "dashboard",
             Self::Purity => "purity",
             Self::MinimumRust => "minimum Rust",
             Self::Dependencies => "dependencies",
@@ -154,6 +163,7 @@ fn attempt(step: CheckStep, project: &Project, options: &TestOptions) -> Result<
                 .env("RUSTDOCFLAGS", "--deny warnings");
             child::run_while_it_speaks(doc, STEP_SILENCE)
         }
+        CheckStep::PublicApi => public_api::check(project),
         CheckStep::Tests => {
             // This also builds the rmcp server, which a test of its own crate needs, before any test runs.
             if tools::has_nextest(project) {
@@ -178,6 +188,7 @@ fn attempt(step: CheckStep, project: &Project, options: &TestOptions) -> Result<
             child::run_while_it_speaks(cargo.args(["test", "--workspace", "--doc"]), STEP_SILENCE)
         }
         CheckStep::Conformance => conformance::run(project),
+        CheckStep::Dashboard => dashboard::run(project),
         CheckStep::Purity => purity::check(project),
         CheckStep::MinimumRust => minimum_rust::check(project),
         CheckStep::Dependencies => dependencies::check(project),

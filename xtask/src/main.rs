@@ -7,6 +7,7 @@ mod chaos;
 mod checks;
 mod child;
 mod conformance;
+mod dashboard;
 mod dependencies;
 mod fuzz;
 mod licence;
@@ -16,6 +17,7 @@ mod mutants;
 mod npm;
 mod partners;
 mod project;
+mod public_api;
 mod purity;
 mod python;
 mod rivals;
@@ -63,6 +65,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Test(options) => checks::run(&project, &options),
         Chore::Partners => partners::install(&project).and_then(|()| partners::build_rmcp_server(&project)),
         Chore::Conformance => conformance::run(&project),
+        Chore::Dashboard => dashboard::run(&project),
         Chore::Rivals => rivals::install(&project),
         Chore::Bench { passed_on } => BENCHED.iter().try_for_each(|package| {
             let mut cargo = project.cargo();
@@ -71,6 +74,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         }),
         Chore::Chaos(options) => chaos::run(&project, &options),
         Chore::Fuzz { time } => fuzz::run(&project, time),
+        Chore::PublicApi => public_api::renew(&project),
         Chore::Mutants { passed_on } => mutants::run(&project, &passed_on),
     }
 }

@@ -14,9 +14,18 @@ use crate::project::Project;
 
 /// Names that may stand twice, each with its reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
-    ("Endpoint", "`no_client.rs` stands in for it without the feature `http`"),
-    ("PortProbe", "`no_client.rs` stands in for it without the feature `http`"),
-    ("TlsConfig", "`no_tls.rs` stands in for it without the feature `tls`"),
+    (
+        "Endpoint",
+        "`no_client.rs` stands in for it without the feature `http`",
+    ),
+    (
+        "PortProbe",
+        "`no_client.rs` stands in for it without the feature `http`",
+    ),
+    (
+        "TlsConfig",
+        "`no_tls.rs` stands in for it without the feature `tls`",
+    ),
 ];
 
 pub(crate) fn check(project: &Project) -> Result<()> {

@@ -1,5 +1,7 @@
 //! `mainstay connect`: a bridge from a host on stdin and stdout to the daemon of this user.
 
+mod quick;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,7 +14,6 @@ use mainstay_daemon::{
     ServerRequestKind, Share, UrlServer, bridge,
 };
 
-use crate::args::Common;
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::naming;
 
@@ -22,7 +23,7 @@ use crate::naming;
 /// hosts of this user whose command, arguments, working directory and named variables are equal share one server. One daemon keeps the
 /// servers; it is started when it is needed, and ends when it is idle. Without a command and an address, the host is connected to
 /// a server of the daemon's configuration, or to all of them as one.
-#[derive(Debug, Args)]
+#[derive(Debug, PartialEq, Eq, Args)]
 #[command(
     override_usage = "mainstay connect [OPTIONS] -- COMMAND...\n       mainstay connect [OPTIONS] --url URL\n       \
                             mainstay connect [OPTIONS] [SERVER]",
@@ -78,7 +79,7 @@ enum ShareWith {
 }
 
 /// Nothing heavy happens here: a bridge is to stay small.
-pub(crate) fn run(arguments: &ConnectArgs, common: &Common) -> Done {
+pub(crate) fn run(arguments: &ConnectArgs, config: Option<&Path>, no_cache: bool) -> Done {
     let directory = RuntimeDirectory::find(|name| env::var_os(name)).map_err(CommandFailure::failed)?;
     let request = ConnectRequest {
         server: server(arguments)?,
@@ -87,18 +88,22 @@ pub(crate) fn run(arguments: &ConnectArgs, common: &Common) -> Done {
             ShareWith::Never => Share::Never,
             ShareWith::Roots => Share::Roots,
         },
-        config: named_configuration(common).map(|path| path.display().to_string()),
+        config: named_configuration(config).map(|path| path.display().to_string()),
         roots: None,
     };
-    let dialer = DaemonDialer::new(directory, launcher(common, &["--on-demand"])?);
+    let dialer = DaemonDialer::new(directory, launcher(config, no_cache, &["--on-demand"])?);
     bridge::run(dialer, request).map_err(CommandFailure::failed)?;
     Ok(Exit::Success)
 }
 
 /// How this program starts a daemon.
-pub(crate) fn launcher(common: &Common, options: &[&str]) -> Result<Launcher, CommandFailure> {
-    let config = named_configuration(common).map(|path| ["--config".into(), path.into_os_string()]);
-    let cache = common.no_cache.then(|| OsString::from("--no-cache"));
+pub(crate) fn launcher(
+    config: Option<&Path>,
+    no_cache: bool,
+    options: &[&str],
+) -> Result<Launcher, CommandFailure> {
+    let config = named_configuration(config).map(|path| ["--config".into(), path.into_os_string()]);
+    let cache = no_cache.then(|| OsString::from("--no-cache"));
     let options = options.iter().map(OsString::from);
     let arguments = options.chain(config.into_iter().flatten()).chain(cache);
     Ok(Launcher::new(program()?, arguments))
@@ -116,8 +121,8 @@ pub(crate) fn program() -> Result<PathBuf, CommandFailure> {
 }
 
 /// The configuration that this run is told to use.
-fn named_configuration(common: &Common) -> Option<PathBuf> {
-    let named = common.config.clone();
+fn named_configuration(config: Option<&Path>) -> Option<PathBuf> {
+    let named = config.map(Path::to_owned);
     let named = named.or_else(|| {
         env::var_os("MAINSTAY_CONFIG")
             .filter(|name| !name.is_empty())

@@ -7,12 +7,16 @@
 
 mod add;
 mod adhoc;
+mod admin;
 mod args;
 mod ask;
+mod auth;
 mod call;
 mod check;
 mod completions;
 mod connect;
+mod control;
+mod controlled;
 mod daemon;
 mod demo;
 mod describe;
@@ -23,6 +27,9 @@ mod json;
 mod live;
 mod load;
 mod log;
+mod login;
+mod logins;
+mod logout;
 mod man;
 mod memory;
 mod naming;
@@ -36,31 +43,37 @@ mod run;
 mod schema;
 mod serve;
 mod server_stderr;
+mod service;
 mod standard;
 mod startup;
+mod through_daemon;
 mod tools;
+mod top;
+mod ui;
 mod wrap;
 
+use std::env;
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
 use args::{Command, CommandLine};
+use connect::ConnectArgs;
 use exit::{CommandFailure, Done, Exit};
 use log::Logged;
-use output::{Screen, Text};
+use output::{LogFormat, Screen, Text};
 
 fn main() -> ExitCode {
     memory::return_large_blocks();
-    let arguments = CommandLine::parse();
-    let common = &arguments.common;
     // A bridge stays small, and has no log.
-    if let Command::Connect(connect) = &arguments.command {
+    if let Some(connect) = quick_connect() {
         return ended(
-            connect::run(connect, common),
-            &Screen::new(common.quiet, common.log_format),
+            connect::run(&connect, None, false),
+            &Screen::new(false, LogFormat::Text),
         );
     }
+    let arguments = CommandLine::parse();
+    let common = &arguments.common;
     let screen = Screen::new(common.quiet, common.log_format);
     let _log = log::init(&screen, logged(&arguments));
     if let Err(error) = mainstay::process::raise_descriptor_limit() {
@@ -75,14 +88,28 @@ fn main() -> ExitCode {
         Command::Prompt(prompt) => prompt::run(prompt, common, &screen),
         Command::Serve(serve) => serve::run(serve, common, &screen),
         Command::Wrap(wrap) => wrap::run(wrap, common, &screen),
-        Command::Connect(connect) => connect::run(connect, common),
+        Command::Connect(connect) => connect::run(connect, common.config.as_deref(), common.no_cache),
+        Command::Ui(ui) => ui::run(ui, &screen),
         Command::Daemon(daemon) => daemon::run(daemon, common, &screen),
         Command::Ping(ping) => ping::run(ping, common, &screen),
+        Command::Status(status) => control::status(status, &screen),
+        Command::Restart(restart) => control::restart(restart, &screen),
+        Command::Enable(enable) => control::enable(enable, &screen),
+        Command::Disable(disable) => control::disable(disable, &screen),
+        Command::Reload(reload) => control::reload(reload, &screen),
+        Command::Logs(logs) => control::logs(logs, &screen),
+        Command::Events(events) => control::events(events, &screen),
+        Command::Sessions(sessions) => control::sessions(sessions, &screen),
+        Command::Login(login) => login::run(login, common, &screen),
+        Command::Logout(logout) => logout::run(logout, common, &screen),
+        Command::Auth(auth) => auth::run(auth, common, &screen),
         Command::Import(import) => import::run(import, common, &screen),
         Command::Add(server) => add::add(server, common, &screen),
         Command::Remove(server) => add::remove(server, common, &screen),
         Command::Doctor(doctor) => doctor::run(doctor, common, &screen),
-        Command::Schema(_) => schema::run(&screen),
+        Command::Service(service) => service::run(service, common, &screen),
+        Command::Top(top) => top::run(top, common, &screen),
+        Command::Schema(schema) => schema::run(schema, &screen),
         Command::Completions(completions) => completions::run(completions, &screen),
         Command::Man(man) => man::run(man, &screen),
         Command::DemoServer => demo::run()
@@ -90,6 +117,15 @@ fn main() -> ExitCode {
             .map_err(CommandFailure::failed),
     };
     ended(done, &screen)
+}
+
+/// The arguments of a bridge in their plain form.
+fn quick_connect() -> Option<ConnectArgs> {
+    let words: Option<Vec<String>> = env::args_os()
+        .skip(1)
+        .map(|word| word.into_string().ok())
+        .collect();
+    ConnectArgs::quick(words?.into_iter())
 }
 
 fn ended(done: Done, screen: &Screen) -> ExitCode {
@@ -114,12 +150,26 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Read(_)
         | Command::Prompt(_)
         | Command::Ping(_)
+        | Command::Login(_)
+        | Command::Logout(_)
+        | Command::Auth(_)
         | Command::Connect(_)
         | Command::Daemon(_)
+        | Command::Status(_)
+        | Command::Restart(_)
+        | Command::Enable(_)
+        | Command::Disable(_)
+        | Command::Reload(_)
+        | Command::Logs(_)
+        | Command::Events(_)
+        | Command::Sessions(_)
+        | Command::Ui(_)
         | Command::Import(_)
         | Command::Add(_)
         | Command::Remove(_)
         | Command::Doctor(_)
+        | Command::Service(_)
+        | Command::Top(_)
         | Command::Schema(_)
         | Command::Completions(_)
         | Command::Man(_)

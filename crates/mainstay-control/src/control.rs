@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use mainstay::config::nearest;
+use mainstay::gateway::PlainText;
 use mainstay::server::CommandError;
 use mainstay::{Events as FleetEvents, Server};
 use mainstay_gateway::Gateway;
@@ -15,7 +16,7 @@ use crate::api::{
     ServerList, ServerOrigin, ServerStatus, SessionList, StateName, now_ms, unix_ms,
 };
 use crate::controlled::{Controlled, Controlling};
-use crate::journal::Journal;
+use crate::journal::{DEFAULT_EVENTS_LIMIT, Journal};
 use crate::recording;
 use crate::status::{self, UsageByPid};
 
@@ -137,9 +138,16 @@ pub struct ControlBuilder {
     controlled: Arc<dyn Controlled>,
     role: Role,
     node: Option<String>,
+    events_limit: usize,
 }
 
 impl ControlBuilder {
+    /// How many events are kept for those who ask later, or read slowly; 8192 by default, and never more than 8 MiB.
+    pub fn keep_events(mut self, limit: usize) -> Self {
+        self.events_limit = limit;
+        self
+    }
+
     /// What the program itself can do; nothing by default.
     pub fn controlled(mut self, controlled: Arc<dyn Controlled>) -> Self {
         self.controlled = controlled;
@@ -157,7 +165,7 @@ impl ControlBuilder {
         Control(Arc::new(Hub {
             controlled: self.controlled,
             role: self.role,
-            journal: Arc::new(Journal::new(self.node.clone())),
+            journal: Arc::new(Journal::new(self.node.clone(), self.events_limit)),
             node: self.node,
             instance: new_instance(),
             started: SystemTime::now(),
@@ -193,6 +201,7 @@ impl Control {
             controlled: Arc::new(()),
             role,
             node: None,
+            events_limit: DEFAULT_EVENTS_LIMIT,
         }
     }
 
@@ -359,6 +368,7 @@ impl Hub {
     }
 
     fn unknown_server(&self, name: &str) -> ApiProblem {
+        let name = &*PlainText::line(name).cut(NAME_CHARS_LIMIT).into_string();
         let servers = self.all_servers();
         let names: Vec<&str> = servers.iter().map(|named| &*named.name).collect();
         let mut problem =
@@ -537,6 +547,9 @@ fn not_taken(server: &str, error: &CommandError) -> ApiProblem {
         .at(server)
         .remedy(remedy)
 }
+
+/// Characters of an unknown name that a message shows.
+const NAME_CHARS_LIMIT: usize = 100;
 
 /// How many names a message lists.
 const LISTED_LIMIT: usize = 20;

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::api::{EventDetail, EventRecord, LagMarker, LagReason, now_ms};
 
 /// Events that are kept: those of some hours, or of the worst seconds of a thousand servers.
-pub(crate) const EVENTS_LIMIT: usize = 8192;
+pub(crate) const DEFAULT_EVENTS_LIMIT: usize = 8192;
 
 /// Bytes of JSON that are kept: failures may quote stderr.
 const BYTES_LIMIT: usize = 8 * 1024 * 1024;
@@ -29,9 +29,17 @@ pub(crate) struct JournalEntry {
     pub(crate) json: Bytes,
 }
 
+impl JournalEntry {
+    /// Whether it concerns this server, or any server is asked for.
+    pub(crate) fn is_of(&self, server: Option<&str>) -> bool {
+        server.is_none_or(|server| self.server.as_deref() == Some(server))
+    }
+}
+
 /// The last events.
 pub(crate) struct Journal {
     node: Option<String>,
+    events_limit: usize,
     ring: Mutex<Ring>,
     /// The number of the last event.
     last: watch::Sender<u64>,
@@ -45,9 +53,11 @@ struct Ring {
 }
 
 impl Journal {
-    pub(crate) fn new(node: Option<String>) -> Self {
+    /// A journal that keeps so many events, and at least one.
+    pub(crate) fn new(node: Option<String>, events_limit: usize) -> Self {
         Self {
             node,
+            events_limit: events_limit.max(1),
             ring: Mutex::default(),
             last: watch::Sender::new(0),
         }
@@ -80,6 +90,7 @@ impl Journal {
             server,
             json: json.into(),
         });
+        ring.make_room(self.events_limit);
         // Under the lock, so that the numbers grow.
         self.last.send_replace(record.sequence);
     }
@@ -91,6 +102,18 @@ impl Journal {
             journal: self.clone(),
             after,
         }
+    }
+
+    /// The event after which come so many of this server, or of all; fewer if no more are kept.
+    pub(crate) fn before_last(&self, count: u64, server: Option<&str>) -> u64 {
+        let ring = self.ring();
+        if count == 0 {
+            return ring.last;
+        }
+        let wanted = ring.entries.iter().rev().filter(|entry| entry.is_of(server));
+        let nth = usize::try_from(count).unwrap_or(usize::MAX);
+        let first = wanted.take(nth).last();
+        first.map_or(ring.last, |entry| entry.sequence - 1)
     }
 
     /// The next entries after this event, and how many between are no longer kept.
@@ -115,8 +138,11 @@ impl Ring {
         self.last = entry.sequence;
         self.bytes += entry.json.len();
         self.entries.push_back(Arc::new(entry));
+    }
+
+    fn make_room(&mut self, events_limit: usize) {
         // The newest event is always kept.
-        while self.entries.len() > EVENTS_LIMIT || (self.bytes > BYTES_LIMIT && self.entries.len() > 1) {
+        while self.entries.len() > events_limit || (self.bytes > BYTES_LIMIT && self.entries.len() > 1) {
             let Some(oldest) = self.entries.pop_front() else {
                 return;
             };
@@ -186,12 +212,12 @@ mod tests {
 
     #[test]
     fn a_reader_continues_after_any_event_and_learns_what_is_no_longer_kept() {
-        let journal = Arc::new(Journal::new(None));
-        for _ in 0..EVENTS_LIMIT + 10 {
+        let journal = Arc::new(Journal::new(None, DEFAULT_EVENTS_LIMIT));
+        for _ in 0..DEFAULT_EVENTS_LIMIT + 10 {
             journal.write(None, EventDetail::Added);
         }
         let last = journal.last();
-        assert_eq!(last, EVENTS_LIMIT as u64 + 10);
+        assert_eq!(last, DEFAULT_EVENTS_LIMIT as u64 + 10);
         let mut from_the_start = journal.reader(0);
         assert_eq!(sequences(from_the_start.read()).0, Some(10));
         assert_eq!(sequences(from_the_start.read()).1[0], 11);
@@ -203,7 +229,7 @@ mod tests {
 
     #[test]
     fn large_events_make_room_by_bytes() {
-        let journal = Arc::new(Journal::new(None));
+        let journal = Arc::new(Journal::new(None, DEFAULT_EVENTS_LIMIT));
         let title = "x".repeat(1024 * 1024);
         for _ in 0..20 {
             let by = crate::api::Actor::via(crate::api::ActorKind::File);
@@ -219,5 +245,24 @@ mod tests {
         let ring = journal.ring();
         assert!(ring.bytes <= BYTES_LIMIT);
         assert_eq!(ring.entries.len(), 7);
+    }
+
+    #[test]
+    fn the_last_events_of_a_server_are_found_among_those_of_others() {
+        let journal = Arc::new(Journal::new(None, 100));
+        for number in 0..120 {
+            let server = if number % 10 == 0 { "rare" } else { "common" };
+            journal.write(Some(server.into()), EventDetail::Added);
+        }
+        assert_eq!(journal.before_last(0, Some("rare")), 120);
+        assert_eq!(journal.before_last(2, Some("rare")), 100);
+        assert_eq!(journal.before_last(3, None), 117);
+        // Of the twelve, two are no longer kept: those that are follow, and nothing counts as missed.
+        assert_eq!(journal.before_last(50, Some("rare")), 20);
+        assert_eq!(journal.before_last(5, Some("none")), 120);
+        assert_eq!(
+            sequences(journal.reader(journal.before_last(1000, None)).read()).1[0],
+            21
+        );
     }
 }

@@ -18,6 +18,7 @@ mod page;
 mod recording;
 mod service;
 mod status;
+mod token;
 
 pub use client::{ControlClient, ControlError, EventStream, StderrStream};
 pub use control::{Attached, Control, ControlBuilder, Role, ServerGroup};
@@ -25,3 +26,4 @@ pub use controlled::{Controlled, Controlling};
 pub use openapi::document as openapi_document;
 pub use page::{PAGE_CODE_LIFETIME, PAGE_ROOT, PageLogins};
 pub use service::{API_ROOT, ControlService};
+pub use token::{TokenFileError, token_from_file};

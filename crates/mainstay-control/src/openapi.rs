@@ -42,6 +42,8 @@ pub(crate) fn json() -> Bytes {
         paths::reload,
         paths::events,
         paths::sessions,
+        paths::call,
+        paths::ui,
         paths::openapi,
     ),
     components(schemas(crate::api::LagMarker, crate::api::StderrRecord, crate::api::EventRecord))
@@ -55,8 +57,8 @@ struct Document;
 )]
 mod paths {
     use crate::api::{
-        ApiProblem, CatalogDocument, EntryDocument, EventPage, ProgramStatus, ReloadReport, ServerList,
-        ServerStatus, SessionList, StderrPage,
+        ApiProblem, CallReport, CallRequest, CatalogDocument, EntryDocument, EventPage, PageLink,
+        ProgramStatus, ReloadReport, ServerList, ServerStatus, SessionList, StderrPage,
     };
 
     /// The program as a whole.
@@ -97,9 +99,10 @@ mod paths {
     )]
     fn server() {}
 
-    /// Replaces the entry of a server in the configuration file: the body is the object under its name.
+    /// Changes the entry of a server in the configuration file: each key of the body is set, or removed if it is `null`; all
+    /// other keys stay.
     #[utoipa::path(
-        put,
+        patch,
         path = "/api/v1/servers/{name}",
         params(("name" = String, Path)),
         request_body = Object,
@@ -230,6 +233,30 @@ mod paths {
     /// The clients that have a session.
     #[utoipa::path(get, path = "/api/v1/sessions", responses((status = 200, body = SessionList)))]
     fn sessions() {}
+
+    /// Calls a tool of a server, under the name that the server knows. A call that failed is answered with status 200 too: the
+    /// answer says whether it may have run.
+    #[utoipa::path(
+        post,
+        path = "/api/v1/servers/{name}/call",
+        params(("name" = String, Path)),
+        request_body = CallRequest,
+        responses(
+            (status = 200, body = CallReport),
+            (status = 400, body = ApiProblem),
+            (status = 404, body = ApiProblem),
+            (status = 413, body = ApiProblem)
+        )
+    )]
+    fn call() {}
+
+    /// A link that opens the dashboard, logged in. It works once.
+    #[utoipa::path(
+        post,
+        path = "/api/v1/ui",
+        responses((status = 200, body = PageLink), (status = 501, body = ApiProblem))
+    )]
+    fn ui() {}
 
     /// This document.
     #[utoipa::path(get, path = "/api/v1/openapi.json", responses((status = 200, body = Object)))]

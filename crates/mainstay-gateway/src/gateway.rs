@@ -6,7 +6,7 @@ use std::time::Duration;
 use mainstay::config::ServerConfig;
 use mainstay::fleet::{Changes, CloseReport};
 use mainstay::handler::ClientCapabilities;
-use mainstay::{Fleet, FleetBuilder};
+use mainstay::{Events, Fleet, FleetBuilder};
 
 use crate::budget::BudgetLimits;
 use crate::isolation::{Isolated, IsolationLimits};
@@ -73,6 +73,12 @@ impl Gateway {
 }
 
 impl GatewayBuilder {
+    /// Every change of state of the shared servers from their start on, as
+    /// [`FleetBuilder::events`](mainstay::FleetBuilder::events) has them.
+    pub fn events(&mut self) -> Events {
+        self.fleet.events()
+    }
+
     /// How many own servers all sessions together may have (default: 64). A call that needs one more is refused.
     pub fn max_isolated(mut self, most: usize) -> Self {
         self.isolated.most = most;

@@ -97,7 +97,7 @@ pub struct Failure {
     pub stderr: Vec<String>,
     /// What a login needs, where the server asks for one.
     pub challenge: Option<Challenge>,
-    /// Whether only the way failed in which the server was spoken to. The next attempt follows at once, in another way.
+    /// Whether only the dialect failed. The next attempt follows at once, in the other era.
     pub tried_otherwise: bool,
     /// The directories that a command was searched in, as in `PATH`, where it was not found. Long, and of this machine: for a
     /// person at a terminal, not for a model.

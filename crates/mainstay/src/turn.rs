@@ -1,6 +1,6 @@
 //! How much a task does for one peer before everybody else has a turn.
 //!
-//! A peer that writes faster than it is read keeps its reader busy for ever: there is always something more to read, so
+//! A peer that writes faster than it is read keeps its reader busy without end: there is always something more to read, so
 //! the reader's task never waits. On a runtime of one thread nothing else runs meanwhile, timers and signals included. So
 //! every loop that reads from a peer counts what it does, and yields when its turn is over. To yield is to let all other
 //! tasks run that can, and then the drivers of timers and of input.

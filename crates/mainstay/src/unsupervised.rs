@@ -1,4 +1,4 @@
-//! A peer that nobody keeps: the yardstick of the benchmarks, which ask what a keeper costs its callers.
+//! A peer without a keeper: the baseline of the benchmarks, which measure the cost of supervision.
 //!
 //! No part of the library's promises: hidden from its documentation, and free to change with any version.
 
@@ -24,19 +24,21 @@ impl Unsupervised {
         Self(Peer::start(transport, Arc::new(Deaf)))
     }
 
-    /// Asks as a supervised call does: with a deadline, an idle time, and a wish for progress.
+    /// Sends a request as a supervised call does: with a deadline, an idle timeout, and a progress token.
     ///
     /// Cancel safety: dropping it cancels the request at the far side.
     pub async fn request(&self, method: &str, params: &impl Serialize) -> Result<RawJson, Failed> {
-        const PATIENCE: Duration = Duration::from_secs(300);
+        const BASELINE_TIMEOUT: Duration = Duration::from_secs(300);
         let params = RawJson::from_value(params).map_err(|error| Failed(error.to_string()))?;
-        let options = RequestOptions::within(PATIENCE).idle(PATIENCE).progress_counts();
+        let options = RequestOptions::within(BASELINE_TIMEOUT)
+            .idle(BASELINE_TIMEOUT)
+            .progress_counts();
         let answer = self.0.request(method, Some(params), options).await;
         answer.map_err(|error| Failed(error.to_string()))
     }
 }
 
-/// Hears nothing and answers nothing.
+/// Ignores all notifications and requests.
 struct Deaf;
 
 impl Handler for Deaf {

@@ -1,4 +1,4 @@
-//! Real MCP clients in front of real servers, through `mainstay serve` and `mainstay wrap`.
+//! Real MCP clients in front of real servers, through `mainstay serve`, `mainstay wrap` and `mainstay connect`.
 //!
 //! Each client does with each server whatever both can. What was seen is the matrix in `docs/clients.md`: the test fails when
 //! the document says anything else, and writes it anew when `UPDATE_MATRIX` is set. `cargo xtask partners` installs clients

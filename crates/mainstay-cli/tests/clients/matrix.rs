@@ -11,17 +11,17 @@ use crate::way::Way;
 const HEAD: &str = "\
 # Clients in front of servers
 
-Real clients, each in front of each of three servers, through `mainstay serve` (all servers at `/mcp`, one at `/mcp/SERVER`) and
-through `mainstay wrap`. A test makes this document and fails when it is not what was seen: `cargo xtask test`, in
+Real clients, each in front of each of three servers, through `mainstay serve` (all servers at `/mcp`, one at `/mcp/SERVER`),
+`mainstay wrap` and `mainstay connect`. A test makes this document and fails when it is not what was seen: `cargo xtask test`, in
 `crates/mainstay-cli/tests/clients`. Versions are pinned in `tests/clients` and `tests/partners`.
 
-**yes**: seen in all three ways. **no**: seen to fail; where some ways work, they are named. **–**: the client or the server has
+**yes**: seen in all four ways. **no**: seen to fail; where some ways work, they are named. **–**: the client or the server has
 no such thing; the Inspector's command line shows no progress, and offers to answer nothing but roots.
 
 The reference server (`everything`) speaks 2025-11-25 alone, the two others both eras. What it asks reaches a client of
 2025-11-25 as a request and one of 2026-07-28 as `input_required`, whose retry finds the waiting call. `mainstay serve` tells every
 server that its client can answer elicitation, sampling and roots, so the reference server has the tools that ask; a question
-goes to the client whose call caused it, and is declined when that client never said that it can answer. `mainstay wrap` tells the
+goes to the client whose call caused it, and is declined when that client never said that it can answer. The same holds for `mainstay connect`. `mainstay wrap` tells the
 server what its one client says of itself.
 ";
 

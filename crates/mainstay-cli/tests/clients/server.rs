@@ -177,7 +177,7 @@ impl Step {
     /// The step under the names that this way has for things; a resource has one name everywhere.
     pub(crate) fn through(&self, way: Way, server: &Server) -> Self {
         let name = match (way, self.thing) {
-            (Way::Union, Thing::Resources) | (Way::One | Way::Wrap, _) => self.name.clone(),
+            (Way::Union, Thing::Resources) | (Way::One | Way::Wrap | Way::Connect, _) => self.name.clone(),
             (Way::Union, _) => format!("{}__{}", server.name, self.name),
         };
         Self { name, ..self.clone() }

@@ -1,4 +1,4 @@
-//! The ways from a client to a server: the union, one server of the gateway, and a wrapped command.
+//! The ways from a client to a server: the union, one server of the gateway, a wrapped command, and one that the daemon shares.
 
 use std::fmt;
 use std::fs;
@@ -28,23 +28,28 @@ pub(crate) enum Way {
     Union,
     One,
     Wrap,
+    Connect,
 }
 
 impl Way {
-    pub(crate) const ALL: [Self; 3] = [Self::Union, Self::One, Self::Wrap];
+    pub(crate) const ALL: [Self; 4] = [Self::Union, Self::One, Self::Wrap, Self::Connect];
 
     /// Where a client finds the server: an address, or what to start.
     pub(crate) fn target(self, server: &Server, serving: &Serving) -> Value {
         match self {
             Self::Union => json!({ "url": serving.url }),
             Self::One => json!({ "url": format!("{}/{}", serving.url, server.name) }),
-            Self::Wrap => {
-                let mut args = vec!["wrap", "--", server.command.as_str()];
-                args.extend(server.args.iter().map(String::as_str));
-                json!({ "command": MAINSTAY, "args": args, "env": serving.environment })
-            }
+            Self::Wrap => started("wrap", server, serving),
+            Self::Connect => started("connect", server, serving),
         }
     }
+}
+
+/// A command of the program in front of the server's.
+fn started(command: &str, server: &Server, serving: &Serving) -> Value {
+    let mut args = vec![command, "--", server.command.as_str()];
+    args.extend(server.args.iter().map(String::as_str));
+    json!({ "command": MAINSTAY, "args": args, "env": serving.environment })
 }
 
 impl fmt::Display for Way {
@@ -53,6 +58,7 @@ impl fmt::Display for Way {
             Self::Union => "`/mcp`",
             Self::One => "`/mcp/SERVER`",
             Self::Wrap => "`wrap`",
+            Self::Connect => "`connect`",
         })
     }
 }
@@ -93,14 +99,33 @@ impl Home {
     }
 
     /// What a client must hand to a server that it starts: clients pass on little of their own environment.
-    fn environment(&self) -> [(&'static str, String); 2] {
+    fn environment(&self) -> [(&'static str, String); 3] {
         let home = self.path().to_str().expect("a path in UTF-8").to_owned();
-        [("HOME", home), (MARK, self.mark.clone())]
+        let runtime = format!("{home}/run");
+        [
+            ("HOME", home),
+            ("MAINSTAY_RUNTIME", runtime),
+            (MARK, self.mark.clone()),
+        ]
     }
 
     pub(crate) fn assert_nothing_is_left(&self) {
-        let tree = ProcTree::marked(MARK, &self.mark);
-        assert!(tree.wait_until_gone(LONG), "left running: {:?}", tree.pids());
+        let stopped = self
+            .command(MAINSTAY)
+            .args(["daemon", "stop", "--quiet"])
+            .status();
+        assert!(
+            stopped.is_ok_and(|status| status.success()),
+            "the daemon is stopped"
+        );
+        let home = self.path().display().to_string();
+        // The daemon and its servers do not inherit the mark.
+        for tree in [
+            ProcTree::marked(MARK, &self.mark),
+            ProcTree::marked("HOME", &home),
+        ] {
+            assert!(tree.wait_until_gone(LONG), "left running: {:?}", tree.pids());
+        }
     }
 }
 

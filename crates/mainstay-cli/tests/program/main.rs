@@ -13,12 +13,14 @@ mod clients;
 )]
 mod wire;
 
+mod admin;
 mod bad_server;
 mod behind;
 mod bounded;
 mod call;
 mod check;
 mod configuration;
+mod controlling;
 mod daemon;
 mod doctor;
 mod draining;
@@ -41,6 +43,7 @@ mod packaging;
 mod ping;
 mod reloading;
 mod sandbox;
+mod service;
 mod serving;
 mod terminal;
 mod tools;

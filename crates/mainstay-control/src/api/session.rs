@@ -65,7 +65,7 @@ pub struct RunningCall {
     pub method: String,
     /// The server that it went to, once that is known.
     pub server: Option<String>,
-    /// The tool, prompt or resource, under the name that the server knows.
+    /// The tool, prompt or resource, as the client names it.
     pub name: Option<String>,
     /// Since when the client waits.
     pub since_ms: u64,

@@ -14,7 +14,7 @@ use super::request::{Query, bad_parameter};
 use super::stream::{HEARTBEAT, HEARTBEAT_INTERVAL, PieceBody, Pieces, STREAM_START, lagged, write_event};
 use crate::api::{ApiProblem, LagMarker, LagReason};
 use crate::control::Hub;
-use crate::journal::{EVENTS_LIMIT, JournalEntry, JournalReader, JournalReading};
+use crate::journal::{JournalEntry, JournalReader, JournalReading};
 
 /// Events in a page, unless another number is asked for.
 const DEFAULT_PAGE: u64 = 100;
@@ -32,11 +32,11 @@ impl ControlService {
         };
         if !wants_stream(headers) {
             let limit = query.number("limit")?.unwrap_or(DEFAULT_PAGE);
-            let limit = usize::try_from(limit).unwrap_or(EVENTS_LIMIT).min(EVENTS_LIMIT);
-            let start = Start::of(hub, headers, query, DEFAULT_PAGE)?;
+            let start = Start::of(hub, headers, query, server.as_deref(), limit)?;
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
             return Ok(page(hub, &start, server.as_deref(), limit));
         }
-        let start = Start::of(hub, headers, query, 0)?;
+        let start = Start::of(hub, headers, query, server.as_deref(), 0)?;
         let mut first = BytesMut::from(STREAM_START);
         if start.is_of_another_run {
             let marker = LagMarker {
@@ -71,7 +71,13 @@ struct Start {
 
 impl Start {
     /// Reads `Last-Event-ID`, `after` and `tail`, in this order. Without any, a reader begins `tail` events before the end.
-    fn of(hub: &Hub, headers: &HeaderMap, query: &Query<'_>, tail: u64) -> Result<Self, ApiProblem> {
+    fn of(
+        hub: &Hub,
+        headers: &HeaderMap,
+        query: &Query<'_>,
+        server: Option<&str>,
+        tail: u64,
+    ) -> Result<Self, ApiProblem> {
         let last_seen = headers
             .get("last-event-id")
             .map(|id| id.to_str().unwrap_or_default());
@@ -94,10 +100,8 @@ impl Start {
             });
         }
         let tail = query.number("tail")?.unwrap_or(tail);
-        // What is no longer kept was not asked for.
-        let tail = tail.min(EVENTS_LIMIT as u64);
         Ok(Self {
-            after: last.saturating_sub(tail),
+            after: hub.journal.before_last(tail, server),
             is_of_another_run: false,
         })
     }
@@ -113,7 +117,7 @@ fn page(hub: &Hub, start: &Start, server: Option<&str>, limit: usize) -> Respons
             None => break,
             Some(JournalReading::Lagged(marker)) => lost += marker.lost.unwrap_or_default(),
             Some(JournalReading::Entries(read)) => {
-                let wanted = read.into_iter().filter(|entry| is_of(entry, server));
+                let wanted = read.into_iter().filter(|entry| entry.is_of(server));
                 entries.extend(wanted.take(limit - entries.len()));
             }
         }
@@ -139,10 +143,6 @@ fn page(hub: &Hub, start: &Start, server: Option<&str>, limit: usize) -> Respons
     bytes_answer(StatusCode::OK, "application/json", json.freeze())
 }
 
-fn is_of(entry: &JournalEntry, server: Option<&str>) -> bool {
-    server.is_none_or(|server| entry.server.as_deref() == Some(server))
-}
-
 /// The pieces of an event stream.
 struct EventPieces {
     first: Option<Bytes>,
@@ -163,9 +163,7 @@ impl Pieces for EventPieces {
             match reading {
                 JournalReading::Lagged(marker) => return Some(lagged(&marker)),
                 JournalReading::Entries(entries) => {
-                    let wanted = entries
-                        .iter()
-                        .filter(|entry| is_of(entry, self.server.as_deref()));
+                    let wanted = entries.iter().filter(|entry| entry.is_of(self.server.as_deref()));
                     let mut out = BytesMut::new();
                     for entry in wanted {
                         let id = format!("{}.{}", self.instance, entry.sequence);

@@ -80,6 +80,10 @@ impl InFlightRequests {
         self.requests.get_mut(id)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
     /// All requests in the order in which they were sent.
     pub(super) fn in_order(&self) -> Vec<(&str, &InFlightRequest)> {
         let mut all: Vec<_> = self

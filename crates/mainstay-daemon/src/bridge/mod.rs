@@ -9,6 +9,7 @@ mod envelope;
 mod failure;
 mod in_flight;
 mod lines;
+mod roots;
 mod session;
 
 use std::fs::File;
@@ -21,8 +22,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::dial::{ConnectError, DaemonDialer, Dialed};
-use crate::hello::{ConnectRequest, EndReason, Farewell, Hello, line};
+use crate::hello::{ConnectRequest, EndReason, Farewell, Hello, Share, line};
 use lines::{BlockingLines, LinePiece, write_all};
+use roots::{ClientRoots, RootsStep};
 use session::{FromDaemon, FromHost, HostSession};
 
 /// How long the daemon may take with its last answers after the host has closed its side: longer than the daemon gives them.
@@ -37,15 +39,14 @@ const LOST: &str = "The Mainstay daemon ended, and is being started again.";
 /// Connects the host on the standard input and output to a server of the daemon, until the host closes its side. Fails if no daemon
 /// can be had at first.
 pub fn run(dialer: DaemonDialer, request: ConnectRequest) -> Result<(), ConnectError> {
-    let hello = line(&Hello::connecting(request));
-    let dialed = dialer.dial(&hello)?;
+    let dialed = dialer.dial(&line(&Hello::connecting(request.clone())))?;
     let unusable = |source| ConnectError::Socket {
         socket: "standard input and output".to_owned(),
         source,
     };
     let input = standard(&io::stdin()).map_err(unusable)?;
     let output = standard(&io::stdout()).map_err(unusable)?;
-    Bridge::new(dialer, hello, output)
+    Bridge::new(dialer, request, output)
         .serve(dialed, input)
         .map_err(unusable)
 }
@@ -57,7 +58,6 @@ fn standard(stream: &impl AsFd) -> io::Result<File> {
 
 struct Bridge {
     dialer: DaemonDialer,
-    hello: Vec<u8>,
     /// Where the host reads.
     output: Mutex<File>,
     link: Mutex<Link>,
@@ -68,6 +68,9 @@ struct Bridge {
 /// The connection to the daemon, and the session that it carries.
 struct Link {
     session: HostSession,
+    roots: ClientRoots,
+    /// What the bridge wants to be connected to.
+    request: ConnectRequest,
     /// `None` while there is no daemon.
     stream: Option<Arc<UnixStream>>,
     server: Option<String>,
@@ -88,13 +91,14 @@ enum DaemonEnd {
 }
 
 impl Bridge {
-    fn new(dialer: DaemonDialer, hello: Vec<u8>, output: File) -> Arc<Self> {
+    fn new(dialer: DaemonDialer, request: ConnectRequest, output: File) -> Arc<Self> {
         Arc::new(Self {
             dialer,
-            hello,
             output: Mutex::new(output),
             link: Mutex::new(Link {
                 session: HostSession::default(),
+                roots: ClientRoots::new(request.share == Share::Roots),
+                request,
                 stream: None,
                 server: None,
                 is_sending: false,
@@ -134,8 +138,13 @@ impl Bridge {
         // Where the parts of a line go that is too long.
         let mut parts_to = None;
         loop {
+            let deadline = self.link().roots.deadline();
+            if deadline.is_some_and(|deadline| !lines.wait_until(deadline)) {
+                let step = self.link().roots.give_up();
+                self.follow(step, b"");
+            }
             match lines.next() {
-                LinePiece::Line(line) => self.send(line),
+                LinePiece::Line(line) => self.take_line(line),
                 LinePiece::Part { bytes, is_last } => {
                     let to = parts_to.get_or_insert_with(|| self.link().stream.clone());
                     self.send_part(to.as_ref(), bytes);
@@ -162,15 +171,47 @@ impl Bridge {
         }
     }
 
+    fn take_line(&self, line: &[u8]) {
+        let step = self.link().roots.step(line, Instant::now());
+        self.follow(step, line);
+    }
+
+    fn follow(&self, step: RootsStep, line: &[u8]) {
+        match step {
+            RootsStep::Pass => self.send(line),
+            RootsStep::Held => {}
+            RootsStep::PassAndAsk(question) => {
+                self.send(line);
+                let _ = self.write_host(&question);
+            }
+            RootsStep::Release(held) => held.iter().for_each(|line| self.send(line)),
+        }
+    }
+
+    /// Goes to the server of the client's roots, if the bridge is elsewhere and no request is in flight. It leaves the connection; the
+    /// thread that reads finds the end of it and dials again.
+    fn follow_roots(link: &mut Link) {
+        if link.session.has_requests() {
+            return;
+        }
+        if let Some(roots) = link.roots.take_changed() {
+            link.request.roots = Some(roots);
+            if let Some(stream) = link.stream.take() {
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+        }
+    }
+
     /// Sends one line of the host. A line that was not written as a whole did not reach the daemon, and goes to the next one.
     fn send(&self, line: &[u8]) {
         if line.trim_ascii().is_empty() {
             return;
         }
         let mut link = self.link();
+        Self::follow_roots(&mut link);
         loop {
             link = self.wait_for_daemon(link);
-            let (added, answer) = match link.session.from_host(line) {
+            let (added, answer) = match link.session.note_host_line(line) {
                 FromHost::Send { added } => (added, None),
                 FromHost::Answer(answer) => (Vec::new(), Some(answer)),
                 FromHost::Drop => return,
@@ -251,7 +292,7 @@ impl Bridge {
     fn pass_one(&self, lines: &mut BlockingLines<UnixStream>) -> io::Result<Passed> {
         match lines.next() {
             LinePiece::Line(line) => {
-                let passed = self.link().session.from_daemon(line);
+                let passed = self.link().session.note_daemon_line(line);
                 match passed {
                     FromDaemon::Pass => self.write_host(line)?,
                     FromDaemon::PassAs(line) => self.write_host(&line)?,
@@ -305,8 +346,9 @@ impl Bridge {
             if link.host_has_closed {
                 return None;
             }
+            let hello = line(&Hello::connecting(link.request.clone()));
             drop(link);
-            match self.dialer.dial(&self.hello).map(|dialed| self.resume(dialed)) {
+            match self.dialer.dial(&hello).map(|dialed| self.resume(dialed)) {
                 Ok(Some(lines)) => return Some(lines),
                 // It was gone again before the session was resumed.
                 Ok(None) => may_rest = false,

@@ -75,7 +75,7 @@ pub(super) enum FromDaemon {
 
 impl HostSession {
     /// Notes a line that the host wrote and that is about to be sent.
-    pub(super) fn from_host(&mut self, line: &[u8]) -> FromHost {
+    pub(super) fn note_host_line(&mut self, line: &[u8]) -> FromHost {
         match LineKind::of(line) {
             LineKind::Request { id, method, params } => {
                 self.add(id, &method, params, Some(line));
@@ -155,7 +155,7 @@ impl HostSession {
     }
 
     /// Notes a line of the daemon.
-    pub(super) fn from_daemon(&mut self, line: &[u8]) -> FromDaemon {
+    pub(super) fn note_daemon_line(&mut self, line: &[u8]) -> FromDaemon {
         if line.starts_with(PREFIX) {
             let goodbye = serde_json::from_slice::<Goodbye>(line);
             return goodbye.map_or(FromDaemon::Swallow(None), |line| FromDaemon::Ends(line.goodbye));
@@ -301,9 +301,14 @@ impl HostSession {
         lines
     }
 
+    /// Whether a request of the host is in flight.
+    pub(super) fn has_requests(&self) -> bool {
+        !self.in_flight.is_empty()
+    }
+
     /// Whether there is anything that a new daemon should have without being asked.
     pub(super) fn needs_daemon(&self) -> bool {
-        !self.in_flight.in_order().is_empty() || !self.subscriptions.is_empty()
+        self.has_requests() || !self.subscriptions.is_empty()
     }
 
     fn replay(&mut self, method: &str, params: &str) -> (Vec<u8>, String) {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mainstay::{FleetBuilder, ServerConfig};
+use mainstay::{FleetBuilder, ServerConfig, StateKind};
 use mainstay_gateway::Gateway;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -161,14 +161,21 @@ impl ServerPool {
         config: impl Fn() -> Result<ServerConfig, HelloRefusal>,
     ) -> Result<Membership, HelloRefusal> {
         loop {
-            let mut closing = match self.slots().get_mut(&key) {
+            let joined = match self.slots().get_mut(&key) {
                 Some(PoolSlot::Open(open)) => {
                     open.bridges += 1;
                     open.turn += 1;
-                    return Ok(self.membership(key.clone(), open));
+                    Ok(self.membership(key.clone(), open))
                 }
-                Some(PoolSlot::Closing(closing, _)) => Some(closing.clone()),
-                None => None,
+                Some(PoolSlot::Closing(closing, _)) => Err(Some(closing.clone())),
+                None => Err(None),
+            };
+            let mut closing = match joined {
+                Ok(membership) => {
+                    membership.revive(config()?).await;
+                    return Ok(membership);
+                }
+                Err(closing) => closing,
             };
             match &mut closing {
                 // An error is the end of the sender.
@@ -279,6 +286,25 @@ impl ServerPool {
 
     fn slots(&self) -> MutexGuard<'_, HashMap<PoolKey, PoolSlot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Membership {
+    /// Starts a server again that was given up. This bridge may have another `PATH` than the one that it failed with, and a person may
+    /// have installed what was missing.
+    async fn revive(&self, config: ServerConfig) {
+        let Some(server) = self.gateway.fleet().server(&self.name) else {
+            return;
+        };
+        if server.status().state != StateKind::PermanentlyFailed {
+            return;
+        }
+        // The first bridge named it.
+        if config.name() == &*self.name {
+            self.gateway.apply([config]).await;
+        }
+        // Refused only while the daemon ends.
+        let _ = server.restart().await;
     }
 }
 

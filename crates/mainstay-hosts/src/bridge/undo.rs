@@ -40,11 +40,16 @@ fn arguments(
         let behind = comma(text, end, next.start).map_or(end, |comma| comma + 1);
         return Splice::delete(start + 1..behind);
     }
-    // A space behind the command stands for the list that was there and was empty.
-    let was_empty = text[end..].starts_with(' ');
-    match added_key(text, syntax, parts, args).filter(|_| !was_empty) {
+    let rest = &text[end..args.node.end];
+    // Nothing behind the command: there was no list. A space: there was an empty one.
+    match added_key(text, syntax, parts, args).filter(|_| rest == "]") {
         Some(key) => key,
-        None => Splice::delete(start + 1..end + usize::from(was_empty)),
+        None if rest.starts_with(' ') => Splice::delete(start + 1..end + 1),
+        // The host wrote its file anew, so which it was is no longer known.
+        None => {
+            let blank = rest.len() - rest.trim_start().len();
+            Splice::delete(start + 1..end + blank)
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use super::inbound::InboundHandler;
 use crate::handler::{ServerRequest, decline};
 use crate::wire::{IdlePause, MessageOrigin, Peer, RawJson, RpcError};
 
-/// Handlers of one server's requests that may run at the same time. A server that asks for more is told so.
+/// Handlers of one server's requests that may run at the same time. A server that sends more gets an error.
 const MAX_ANSWERING: usize = 64;
 
 /// JSON-RPC's "invalid request": for what cannot be answered on anybody's behalf.
@@ -44,7 +44,9 @@ impl InboundHandler {
                 return refuse("the call that it is for is over".to_owned());
             }
             CallOrigin::OneOf(_) | CallOrigin::Unknown => {
-                return refuse("several calls run, and nothing tells which one it is for".to_owned());
+                return refuse(
+                    "several calls run, and the protocol does not say which one it is for".to_owned(),
+                );
             }
         };
         let begun = self.answering().begin(id);

@@ -1,4 +1,4 @@
-//! Which answers and failures of calls the keeper must hear of.
+//! Which answers and failures of calls are reported to the keeper.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,8 +10,8 @@ pub(crate) struct CallRecord {
 }
 
 impl CallRecord {
-    /// Whether the keeper must hear of this answered call: the first one proves the connection, and one after a failure
-    /// clears the count. All others change nothing, and cost two loads.
+    /// Whether to report this answered call: the first one proves the connection, and one after a failure clears the count.
+    /// All others cost two atomic loads.
     pub(crate) fn answered_matters(&self) -> bool {
         let first = !self.proved.load(Ordering::Relaxed) && !self.proved.swap(true, Ordering::Relaxed);
         let mends = self.failing.load(Ordering::Acquire) && self.failing.swap(false, Ordering::AcqRel);

@@ -1,8 +1,7 @@
-//! Who is calling on a connection right now: a server's request can only be answered for the call that caused it.
+//! The calls in flight on a connection, and which of them caused a server's request.
 //!
-//! Over HTTP it comes on the stream of that call. Otherwise nothing in the protocol says which call it is: then a request
-//! is somebody's only if nobody else could have caused it, and a call that was given up counts among those who could for a
-//! while longer.
+//! Over HTTP the request comes on the stream of its call. Otherwise the protocol does not say which call it belongs to. Then
+//! it is attributed to a caller only if no other caller could have caused it. An abandoned call still counts for a while.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,8 +13,7 @@ use tokio::time::Instant;
 use crate::handler::ClientHandler;
 use crate::wire::{IdlePause, MessageOrigin};
 
-/// How long after its caller left a call without an answer may still cause requests: the server hears of the
-/// cancellation late, or not at all.
+/// How long an abandoned call may still cause requests: the server may see the cancellation late, or not at all.
 const ABANDONED_CALL_GRACE: Duration = Duration::from_secs(30);
 
 /// The bit of the count of plain calls that says that the gate is closed.
@@ -28,50 +26,49 @@ const CLOSED: usize = 1 << (usize::BITS - 1);
 pub(crate) struct InFlight {
     /// How many there are, and [`CLOSED`].
     plain: AtomicUsize,
-    /// Shared by all plain calls: which of them caused a request cannot be told, nor does it matter to who answers.
+    /// Shared by all plain calls: the fleet's handler answers for all of them.
     plain_hold: Arc<IdlePause>,
     own: Mutex<Own>,
     left: Notify,
 }
 
-/// On whose behalf a call is made: the fleet's, or that of a handler of its own.
+/// The handler of a call; `None` for the fleet's.
 type CallHandler = Option<Arc<dyn ClientHandler>>;
 
 #[derive(Default)]
 struct Own {
     is_closed: bool,
     present: Vec<(Arc<dyn ClientHandler>, Arc<IdlePause>)>,
-    /// The last two parties that left without an answer, the later one last: more than one is as good as many.
+    /// The last two callers that left without an answer, the later one last. Two are enough to make a request ambiguous.
     lingering: Vec<Lingering>,
 }
 
-/// A party that left without an answer, and until when it may still cause something.
+/// A caller that left without an answer, and until when its call may still cause requests.
 struct Lingering {
-    /// The handler of its own, where it had one.
+    /// Its own handler, if it had one.
     own: Option<Left>,
     until: Instant,
 }
 
-/// A handler whose call was given up. It is not kept for what may still come of the call: that is for a caller who is still
-/// there to hear it.
+/// A handler whose call was abandoned. The reference is weak: late messages go to it only while its client is still there.
 struct Left {
     handler: Weak<dyn ClientHandler>,
     client: Option<u64>,
 }
 
-/// CallOrigin call caused a server's request, with the holds of the calls that may be the one.
+/// Which call caused a server's request, with the idle pauses of the calls that may be the one.
 pub(crate) enum CallOrigin {
-    /// Nobody's in particular: the fleet's handler answers.
+    /// A plain call, or none: the fleet's handler answers.
     Fleets(Arc<IdlePause>),
-    /// The one caller's that is there.
+    /// The only caller in flight.
     Ones(Arc<dyn ClientHandler>, Vec<Arc<IdlePause>>),
-    /// That of one caller who gave up its calls, and may still hear what comes of them.
+    /// A caller that abandoned its calls and is still there.
     Left(Arc<dyn ClientHandler>),
-    /// A caller's that has left.
+    /// A caller that has left.
     Gone,
-    /// That of one of several calls of one client; this is the latest of them.
+    /// One of several calls of one client; this is the latest of them.
     OneOf(Arc<dyn ClientHandler>),
-    /// Several could have caused it, and nothing in the protocol tells which.
+    /// Several callers could have caused it, and the protocol does not say which.
     Unknown,
 }
 
@@ -135,7 +132,7 @@ impl InFlight {
         }
     }
 
-    /// CallOrigin request it must be that the server makes now.
+    /// Which call caused the request that the server sends now.
     pub(crate) fn origin_of(&self, cause: &MessageOrigin) -> CallOrigin {
         match cause {
             MessageOrigin::Unknown => self.origin_alone(),
@@ -154,7 +151,7 @@ impl InFlight {
         }
     }
 
-    /// CallOrigin request it must be, since nobody else could have caused it.
+    /// Which call caused a request that names none: the only one that could have.
     fn origin_alone(&self) -> CallOrigin {
         let mut own = self.own();
         let now = Instant::now();
@@ -181,7 +178,7 @@ impl InFlight {
                 let holds = own.present.iter().map(|(_, hold)| hold.clone());
                 CallOrigin::Ones(latest.clone(), holds.collect())
             }
-            // A call that is gone cannot answer for itself, and nobody else may.
+            // No other caller may answer for an abandoned call.
             None if alone => handler.upgrade().map_or(CallOrigin::Gone, CallOrigin::Left),
             Some((latest, _)) if !plain && own.is_one_client() => CallOrigin::OneOf(latest.clone()),
             None if !plain && own.is_one_client() => {
@@ -199,7 +196,7 @@ impl InFlight {
 }
 
 impl Own {
-    /// Whether all who are here, or were lately, speak for the same client.
+    /// Whether all callers in flight, and those that left lately, belong to the same client.
     fn is_one_client(&self) -> bool {
         let here = self.present.iter().map(|(handler, _)| handler.client());
         let left = self.lingering.iter().map(|party| party.own.as_ref()?.client);
@@ -228,12 +225,12 @@ impl Own {
 }
 
 impl CallGuard<'_> {
-    /// What stops the call's idle time.
+    /// Pauses the call's idle timeout.
     pub(crate) fn hold(&self) -> Arc<IdlePause> {
         self.hold.clone()
     }
 
-    /// Leaves with the knowledge that the server is done with the call, or never saw it.
+    /// Ends the call as one that the server has answered, or never saw.
     pub(crate) fn settled(mut self) {
         self.settled = true;
     }
@@ -304,11 +301,11 @@ mod tests {
             CallOrigin::Unknown
         ));
         for (present, caller) in [(&first, &one), (&second, &other)] {
-            let whose = callers.origin_of(&MessageOrigin::Call(present.hold()));
-            assert!(matches!(whose, CallOrigin::Ones(handler, _) if Arc::ptr_eq(&handler, caller)));
+            let origin = callers.origin_of(&MessageOrigin::Call(present.hold()));
+            assert!(matches!(origin, CallOrigin::Ones(handler, _) if Arc::ptr_eq(&handler, caller)));
         }
-        let whose = callers.origin_of(&MessageOrigin::Call(plain.hold()));
-        assert!(matches!(whose, CallOrigin::Fleets(_)));
+        let origin = callers.origin_of(&MessageOrigin::Call(plain.hold()));
+        assert!(matches!(origin, CallOrigin::Fleets(_)));
         assert!(matches!(
             callers.origin_of(&MessageOrigin::Ours),
             CallOrigin::Fleets(_)
@@ -324,8 +321,8 @@ mod tests {
             CallOrigin::Fleets(_)
         ));
         drop(enter(&callers, Some(one.clone())));
-        let whose = callers.origin_of(&MessageOrigin::Unknown);
-        assert!(matches!(whose, CallOrigin::Left(handler) if Arc::ptr_eq(&handler, &one)));
+        let origin = callers.origin_of(&MessageOrigin::Unknown);
+        assert!(matches!(origin, CallOrigin::Left(handler) if Arc::ptr_eq(&handler, &one)));
         let plain = enter(&callers, None);
         assert!(matches!(
             callers.origin_of(&MessageOrigin::Unknown),
@@ -370,8 +367,8 @@ mod tests {
             enter(&callers, Some(of(1))),
             enter(&callers, Some(latest.clone())),
         );
-        let whose = callers.origin_of(&MessageOrigin::Unknown);
-        assert!(matches!(whose, CallOrigin::OneOf(handler) if Arc::ptr_eq(&handler, &latest)));
+        let origin = callers.origin_of(&MessageOrigin::Unknown);
+        assert!(matches!(origin, CallOrigin::OneOf(handler) if Arc::ptr_eq(&handler, &latest)));
         for another in [Some(of(2)), Some(somebody()), None] {
             let third = enter(&callers, another);
             assert!(matches!(

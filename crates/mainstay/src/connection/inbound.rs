@@ -1,7 +1,7 @@
 //! What a server sends of its own accord, on one generation: requests, and notifications.
 //!
-//! Runs on the connection's reader, so it never waits: requests are answered by tasks of bounded number and bounded
-//! patience, changes of lists are told to the keeper once until it looks.
+//! It runs on the connection's reader, so it never waits. Requests are answered by a bounded number of tasks, each with a
+//! timeout. A changed list is reported to the keeper once until the keeper starts a listing.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::answering::Answering;
 use super::callers::{CallOrigin, InFlight};
-use super::standing::Listens;
+use super::listens::Listens;
 use super::subscriptions::Interests;
 use super::tasks::Agreed;
 use crate::handler::{ClientHandler, ServerNotification};
@@ -27,7 +27,7 @@ use crate::wire::{Handler, MessageOrigin, PROGRESS, Peer, RawJson, RpcError};
 /// How long a person may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
-/// Who made a call: the fleet, or the one behind a handler of its own, which a call that is over does not keep.
+/// Who made a call: the fleet (`None`), or a handler of its own. The reference is weak: a call that is over keeps no handler.
 pub(super) type Caller = Option<Weak<dyn ClientHandler>>;
 
 pub(crate) struct InboundHandler {
@@ -35,15 +35,15 @@ pub(crate) struct InboundHandler {
     generation: Generation,
     pub(super) callers: InFlight,
     detached: AtomicBool,
-    /// The keeper was told of a change and has not looked yet.
-    change_told: AtomicBool,
+    /// A change was reported, and the keeper has not started a listing since.
+    change_reported: AtomicBool,
     answering: Mutex<Answering>,
     pub(super) listens: Mutex<Listens>,
-    /// Held from the look at what is wanted until it is asked for.
+    /// Held from the reading of the interests until the listen is queued.
     pub(super) listen_turn: Mutex<()>,
     /// How many listens the server has acknowledged, or ended.
     pub(super) listens_taken: watch::Sender<u64>,
-    /// The tasks that the server agreed to tell of.
+    /// The tasks that the server agreed to push.
     pub(super) agreed: watch::Sender<Agreed>,
 }
 
@@ -54,7 +54,7 @@ impl InboundHandler {
             generation,
             callers: InFlight::default(),
             detached: AtomicBool::new(false),
-            change_told: AtomicBool::new(false),
+            change_reported: AtomicBool::new(false),
             answering: Mutex::default(),
             listens: Mutex::default(),
             listen_turn: Mutex::default(),
@@ -76,7 +76,7 @@ impl InboundHandler {
         self.slot.change_interests(change);
     }
 
-    /// Has the keeper show anew how much of the interests is restored.
+    /// Has the keeper update the status of restored interests.
     pub(super) fn show_restoring(&self) {
         self.slot.inbox.restoring();
     }
@@ -101,7 +101,7 @@ impl InboundHandler {
         self.slot.log_level()
     }
 
-    /// Ends every task of this connection. One that is noted down while this happens is ended by whoever notes it.
+    /// Ends every task of this connection. A task that is recorded meanwhile ends itself (`none_after_the_end`).
     pub(super) fn detach(&self) {
         self.detached.store(true, Ordering::Release);
         let withdrawn = self.answering().withdraw_all();
@@ -111,7 +111,7 @@ impl InboundHandler {
         self.end_listens();
     }
 
-    /// Ends a task that was noted down too late for `detach` to find it.
+    /// Ends a task that was recorded too late for `detach` to find it.
     pub(super) fn none_after_the_end(&self) {
         if self.detached.load(Ordering::Acquire) {
             self.detach();
@@ -120,7 +120,7 @@ impl InboundHandler {
 
     /// The keeper starts a listing: a change from now on is a new one.
     pub(crate) fn listing_starts(&self) {
-        self.change_told.store(false, Ordering::Release);
+        self.change_reported.store(false, Ordering::Release);
     }
 
     /// A person's answer, within a person's time.
@@ -134,9 +134,9 @@ impl InboundHandler {
             .unwrap_or_else(|_| Err(otherwise()))
     }
 
-    /// Tells the keeper, once until it looks.
+    /// Reports a changed list, once until the keeper starts a listing.
     pub(super) fn list_changed(&self) {
-        if !self.change_told.swap(true, Ordering::AcqRel) {
+        if !self.change_reported.swap(true, Ordering::AcqRel) {
             self.slot.inbox.report(Report::ListChanged(self.generation));
         }
     }
@@ -173,9 +173,9 @@ impl Handler for Arc<InboundHandler> {
             "notifications/subscriptions/acknowledged" => this.listen_acknowledged(params.as_ref()),
             "notifications/tasks" | "notifications/tasks/status" => {
                 this.task_changed(params.as_ref());
-                this.tell(method, params, &cause);
+                this.deliver(method, params, &cause);
             }
-            _ => this.tell(method, params, &cause),
+            _ => this.deliver(method, params, &cause),
         }
     }
 
@@ -202,36 +202,35 @@ impl InboundHandler {
         let withdrawn = self.answering().withdraw(&cancelled.request_id);
         match withdrawn {
             Some(running) => running.abort(),
-            // A modern server has asked nothing that it could cancel: it ends a listen.
+            // A modern server sends no requests that it could cancel: it ends a listen.
             None => self.end_listen(&cancelled.request_id),
         }
     }
 
-    fn tell(&self, method: &str, params: Option<RawJson>, cause: &MessageOrigin) {
-        // Subscriptions belong to the fleet, whoever calls meanwhile.
+    fn deliver(&self, method: &str, params: Option<RawJson>, cause: &MessageOrigin) {
+        // Subscriptions belong to the fleet, whichever calls are in flight.
         let is_subscribed = matches!(method, "notifications/resources/updated" | "notifications/tasks");
         let fleets = || self.fleet_handler().clone();
-        let hearer = match self.callers.origin_of(cause) {
+        let recipient = match self.callers.origin_of(cause) {
             _ if is_subscribed => fleets(),
             CallOrigin::Ones(handler, _) | CallOrigin::OneOf(handler) | CallOrigin::Left(handler) => handler,
             CallOrigin::Fleets(_) | CallOrigin::Gone | CallOrigin::Unknown => fleets(),
         };
-        hearer.notification(self.told(method, params));
+        recipient.notification(self.server_notification(method, params));
     }
 
-    /// Progress of a call that has been answered, such as that of the task which it began: its caller's alone, whoever
-    /// calls meanwhile.
+    /// Progress of a call that was already answered, such as that of a task which it began. It goes to that caller alone.
     pub(super) fn late_progress(&self, caller: &Caller, params: RawJson) {
-        let hearer = match caller {
+        let recipient = match caller {
             None => Some(self.fleet_handler().clone()),
             Some(handler) => handler.upgrade(),
         };
-        if let Some(hearer) = hearer {
-            hearer.notification(self.told(PROGRESS, Some(params)));
+        if let Some(recipient) = recipient {
+            recipient.notification(self.server_notification(PROGRESS, Some(params)));
         }
     }
 
-    fn told(&self, method: &str, params: Option<RawJson>) -> ServerNotification {
+    fn server_notification(&self, method: &str, params: Option<RawJson>) -> ServerNotification {
         ServerNotification {
             server: self.server(),
             generation: self.generation,

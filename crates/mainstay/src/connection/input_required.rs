@@ -15,7 +15,7 @@ use crate::protocol::{LOG_LEVEL_KEY, RequestMeta};
 use crate::server::CallOptions;
 use crate::wire::{Object, Params, RawJson, RequestError, RequestOptions, RpcError, TimeoutKind};
 
-/// Rounds of input before a server is deemed to ask for ever.
+/// Rounds of input before the call fails: the server would never stop asking.
 const MAX_ROUNDS: usize = 10;
 
 /// Requests for input in one round.
@@ -87,7 +87,7 @@ impl Connection {
         Err(RequestError::Rpc(error))
     }
 
-    /// The answers, within the time that the caller gave the call: a person's patience does not extend it.
+    /// The answers, within the deadline of the call.
     async fn answer_in_time(
         &self,
         requests: BTreeMap<String, InputRequest>,
@@ -155,7 +155,7 @@ impl InputRequired {
         large::process(length, move || Self::read(&method, &result)).await
     }
 
-    /// The server's wish for input, if that is what the result is. The search for the word is many times quicker than
+    /// The server's request for input, if the result is one. The search for the word is many times quicker than
     /// a look into a large result, and a result without it cannot be one.
     fn read(method: &str, result: &RawJson) -> Option<Self> {
         const WORD: &str = "input_required";

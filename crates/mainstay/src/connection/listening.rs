@@ -1,8 +1,8 @@
-//! The standing question of a modern connection, whose long answer carries the server's notifications.
+//! `subscriptions/listen`: the long request of a modern connection whose answer stream carries the server's notifications.
 //!
-//! It stands as long as the connection does: a server that ends it, by a result or by `notifications/cancelled`, and a
-//! stream that breaks, are asked again, ever more slowly while that is vain. What changed meanwhile went unheard, so
-//! everything is listed again.
+//! It stays open as long as the connection. If the server ends it, by a result or by `notifications/cancelled`, or if its
+//! stream breaks, it is sent again, with backoff. Notifications may have been missed in between, so everything is listed
+//! again.
 
 use std::future::pending;
 use std::pin::pin;
@@ -14,25 +14,25 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::inbound::InboundHandler;
-use super::standing::OpenListen;
+use super::listens::OpenListen;
 use super::tasks::TASKS_EXTENSION;
 use super::{Connection, LONGEST_REQUEST};
 use crate::transport::HttpFailure;
 use crate::transport::http::ReconnectBackoff;
 use crate::wire::{Peer, RawJson, RequestError, RequestOptions};
 
-/// An answer that stood this long was not vain.
+/// A listen that stayed open this long resets the backoff.
 const STABLE_LISTEN_TIME: Duration = Duration::from_secs(30);
 
-/// How a long answer ended.
+/// How a listen ended.
 enum ListenEnd {
-    /// The server does not listen so, or the connection is gone.
+    /// The server does not support it, or the connection is gone.
     ForGood,
-    /// As the server wished.
+    /// The server ended it.
     Gracefully,
-    /// The server has too much to do, perhaps for this long.
+    /// The server is overloaded, and may have named a pause.
     Throttled(Option<Duration>),
-    /// Its stream broke, and the server perhaps with it.
+    /// Its stream broke.
     Broken,
 }
 
@@ -40,14 +40,14 @@ struct Listening {
     peer: Peer,
     params: RawJson,
     inbound: Arc<InboundHandler>,
-    standing: Arc<OpenListen>,
+    open: Arc<OpenListen>,
 }
 
 impl Connection {
-    /// Opens the long answer, in place of the one before it. It is queued before this returns, so that over a transport
-    /// that keeps the order whatever is listed afterwards is listed by a server that tells of changes.
+    /// Sends a listen that replaces the one before it. It is queued before this returns: over a transport that keeps the
+    /// order, a listing that follows misses no change.
     ///
-    /// What is wanted is read in turn: of two who want something at the same time, whoever comes later asks for both.
+    /// The interests are read under a lock: of two concurrent listens, the later one names the interests of both.
     pub(crate) fn listen(&self) {
         let Some(meta) = &self.meta else { return };
         let _turn = self.inbound.listen_turn();
@@ -70,7 +70,7 @@ impl Connection {
         } else {
             meta.stamp_with_extension(&params, TASKS_EXTENSION)
         };
-        let standing = OpenListen {
+        let open = OpenListen {
             tasks: interests.tasks.clone(),
             ..OpenListen::default()
         };
@@ -78,14 +78,14 @@ impl Connection {
             peer: self.peer.clone(),
             params,
             inbound: self.inbound.clone(),
-            standing: Arc::new(standing),
+            open: Arc::new(open),
         };
-        let standing = listening.standing.clone();
+        let open = listening.open.clone();
         let mut listening = Box::pin(listening.keep());
         let begun = listening.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         if begun.is_pending() {
             self.inbound
-                .replace_listen(tokio::spawn(listening).abort_handle(), standing);
+                .replace_listen(tokio::spawn(listening).abort_handle(), open);
         }
     }
 }
@@ -114,11 +114,12 @@ impl Listening {
         }
     }
 
-    /// Asks, and waits for the end of the answer. Whoever asks `again` has missed something, and lists once he listens.
+    /// Sends the request and waits for its end. `again`: notifications may have been missed, so the lists are read again
+    /// once the server has taken the listen.
     async fn once(&self, again: bool) -> ListenEnd {
         let taken = self.inbound.next_listen();
         let options = RequestOptions::within(LONGEST_REQUEST)
-            .number(self.standing.number.clone())
+            .number(self.open.number.clone())
             .standing();
         let params = Some(self.params.clone());
         let mut answer = pin!(self.peer.request("subscriptions/listen", params, options));
@@ -131,14 +132,14 @@ impl Listening {
         });
         tokio::select! {
             biased;
-            answer = &mut answer => how(&answer),
-            () = self.standing.cancelled.notified() => ListenEnd::Gracefully,
+            answer = &mut answer => end_of(&answer),
+            () = self.open.cancelled.notified() => ListenEnd::Gracefully,
             never = &mut missed => never,
         }
     }
 }
 
-fn how(answer: &Result<RawJson, RequestError>) -> ListenEnd {
+fn end_of(answer: &Result<RawJson, RequestError>) -> ListenEnd {
     match answer {
         Ok(_) | Err(RequestError::TimedOut { .. } | RequestError::BadAnswer(_)) => ListenEnd::Gracefully,
         Err(RequestError::Rpc(_) | RequestError::Lost { .. }) => ListenEnd::ForGood,
@@ -150,7 +151,7 @@ fn how(answer: &Result<RawJson, RequestError>) -> ListenEnd {
                 | HttpFailure::WrongContentType { .. }
                 | HttpFailure::Compressed { .. },
             ) => ListenEnd::ForGood,
-            // Whatever is asked next learns of a login that is wanted, too.
+            // The next request meets the same demand for a login.
             Some(HttpFailure::Status { .. } | HttpFailure::AuthRequired { .. }) => ListenEnd::Gracefully,
             Some(HttpFailure::Throttled { retry_after, .. }) => ListenEnd::Throttled(*retry_after),
             Some(_) | None => ListenEnd::Broken,

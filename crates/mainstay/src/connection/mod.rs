@@ -1,6 +1,6 @@
 //! One connection to a server: a peer, its generation, and what the server said of itself.
 //!
-//! A lease is an `Arc` of it: whoever holds one can call on this generation and no other. A connection is never reused
+//! A lease is an `Arc` of it: its holder calls on this generation and no other. A connection is never reused
 //! after it fails, and nothing that arrives on it after its detachment reaches anybody.
 
 mod answering;
@@ -9,8 +9,8 @@ mod callers;
 mod inbound;
 mod input_required;
 mod listening;
+mod listens;
 mod restoring;
-mod standing;
 mod subscriptions;
 mod tasks;
 
@@ -61,7 +61,7 @@ pub(crate) struct Connection {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
 
-/// A request that nobody bounded still ends.
+/// The timeout of requests without another one.
 const LONGEST_REQUEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Connection {
@@ -206,7 +206,7 @@ impl Connection {
     /// What can be seen of the connection from outside.
     pub(crate) fn vitals(&self) -> Vitals {
         let stats = self.peer.stats();
-        // Looked at before the time of the last use: whoever is seen to have left has noted it.
+        // Read before the time of the last use: a call notes its time before it leaves.
         let busy = self.inbound.callers.any();
         Vitals {
             heard: stats
@@ -234,7 +234,7 @@ impl Connection {
         }
     }
 
-    /// Lets no more calls in: whoever comes now has sent nothing, and goes to the next connection.
+    /// Closes the gate: a call that comes now has sent nothing, and takes the next connection.
     pub(crate) fn close_gate(&self) {
         self.inbound.callers.close();
     }
@@ -246,7 +246,7 @@ impl Connection {
         self.peer.close();
     }
 
-    /// Whether it has completed a call, which the caller may not have told yet.
+    /// Whether it has completed a call, even if the report is not there yet.
     pub(crate) fn has_answered_a_call(&self) -> bool {
         self.peer.stats().calls_answered > 0
     }
@@ -256,13 +256,13 @@ impl Connection {
         self.inbound.callers.all_left().await;
     }
 
-    /// A listing starts: a change that is told from now on is a new one.
+    /// A listing starts: a change that is reported from now on is a new one.
     pub(crate) fn listing_starts(&self) {
         self.inbound.listing_starts();
     }
 }
 
-/// A connection that nobody holds any more asks nothing more, however far its opening had come.
+/// Dropping the last reference ends its tasks, even before the connection was opened.
 impl Drop for Connection {
     fn drop(&mut self) {
         self.cut();

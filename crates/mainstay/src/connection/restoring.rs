@@ -1,8 +1,8 @@
-//! Makes what callers want for longer than a connection known to a legacy server, which is told each wish by a request of its
-//! own.
+//! Restores subscriptions and the log level on a legacy server, one request for each.
 //!
-//! One task for a connection brings what the server was told to what is wanted: several requests at a time, and again what
-//! failed. It ends when both are the same, when it has tried often enough, or with the connection.
+//! One task per connection compares what the server was sent with what callers want, and sends the difference: several
+//! requests at a time, and failed ones again. It ends when there is no difference, after [`MAX_ROUNDS`] failed rounds, or
+//! with the connection.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,17 +18,16 @@ use super::inbound::InboundHandler;
 use super::subscriptions::Interests;
 use crate::wire::{Peer, RawJson, RequestError, RequestOptions, RpcError};
 
-/// How long a server may take to grant one wish.
-const WISH_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a server may take to answer one of these requests.
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Wishes that are made known at the same time: enough that the way there and back is not paid for each, and few enough that
-/// calls come between them.
+/// Requests in flight at the same time: enough to hide the round trip, and few enough that calls come between them.
 const MAX_AT_ONCE: usize = 16;
 
-/// Rounds in which something failed, until the rest is left to the next connection.
+/// Failed rounds until the rest is left to the next connection.
 const MAX_ROUNDS: u32 = 8;
 
-/// The pause after the first round in which something failed; it doubles with each.
+/// The pause after the first failed round; it doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The longest pause between two rounds.
@@ -37,22 +36,22 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 pub(super) struct Restoring {
     peer: Peer,
     inbound: Arc<InboundHandler>,
-    told: Mutex<Told>,
-    /// Something is wanted that was not when the task last looked.
+    sent: Mutex<SentInterests>,
+    /// Notified when the interests changed while the task runs.
     changed: Notify,
     missing: AtomicUsize,
 }
 
-/// What the task told the server. What callers told it themselves is not in here: telling a server twice does no harm.
+/// What the task has sent to the server. Requests of callers are not in here: sending one twice does no harm.
 #[derive(Default)]
-struct Told {
+struct SentInterests {
     interests: Interests,
     is_running: bool,
 }
 
-/// What the server has to be told about.
+/// One difference between what was sent and what is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Wish {
+enum InterestChange {
     LogLevel,
     Resource(String),
 }
@@ -69,32 +68,31 @@ impl Restoring {
         Self {
             peer,
             inbound,
-            told: Mutex::default(),
+            sent: Mutex::default(),
             changed: Notify::new(),
             missing: AtomicUsize::new(0),
         }
     }
 
-    /// How many wishes the server was not told yet, or refused.
+    /// How many differences are left: requests that were not sent yet, or failed.
     pub(super) fn missing(&self) -> usize {
         self.missing.load(Ordering::Relaxed)
     }
 
-    /// Begins to make known what is wanted and was not told, unless that is under way, and comes back when each of those
-    /// wishes was tried once.
+    /// Starts the task unless it runs. The future completes when each difference was tried once.
     pub(super) fn start(self: &Arc<Self>) -> impl Future<Output = ()> + use<> {
         let (tried, once) = oneshot::channel();
-        let mut told = self.told();
-        if told.is_running {
+        let mut sent = self.sent();
+        if sent.is_running {
             self.changed.notify_one();
         } else {
-            let wishes = self.wishes(&told);
-            if !wishes.is_empty() {
-                told.is_running = true;
+            let changes = self.changes(&sent);
+            if !changes.is_empty() {
+                sent.is_running = true;
                 tokio::spawn(self.clone().run(tried));
             }
         }
-        drop(told);
+        drop(sent);
         async move {
             let _ = once.await;
         }
@@ -103,8 +101,8 @@ impl Restoring {
     async fn run(self: Arc<Self>, tried: oneshot::Sender<()>) {
         let mut tried = Some(tried);
         let (mut rounds, mut pause) = (0, FIRST_PAUSE);
-        while let Some(wishes) = self.next_round() {
-            let failed = self.tell_all(wishes).await;
+        while let Some(changes) = self.next_round() {
+            let failed = self.send_all(changes).await;
             tried.take();
             let Some(RestoreFailure { count, error }) = failed else {
                 continue;
@@ -124,7 +122,7 @@ impl Restoring {
                 );
             }
             if is_last {
-                self.told().is_running = false;
+                self.sent().is_running = false;
                 return;
             }
             tokio::select! {
@@ -136,39 +134,39 @@ impl Restoring {
         }
     }
 
-    /// What has to be told next. When that is nothing, the task has ended: whoever wants something from then on starts another.
-    fn next_round(&self) -> Option<Vec<Wish>> {
-        let mut told = self.told();
-        let wishes = self.wishes(&told);
-        told.is_running = !wishes.is_empty();
-        drop(told);
-        self.show(wishes.len());
-        (!wishes.is_empty()).then_some(wishes)
+    /// What to send next. If there is nothing, the task counts as ended: a later change starts another.
+    fn next_round(&self) -> Option<Vec<InterestChange>> {
+        let mut sent = self.sent();
+        let changes = self.changes(&sent);
+        sent.is_running = !changes.is_empty();
+        drop(sent);
+        self.show(changes.len());
+        (!changes.is_empty()).then_some(changes)
     }
 
-    /// The level first, and then each resource that is wanted and was not told, or was told and is not wanted.
-    fn wishes(&self, told: &Told) -> Vec<Wish> {
-        let told = &told.interests;
+    /// The log level first, then each resource to subscribe or unsubscribe.
+    fn changes(&self, sent: &SentInterests) -> Vec<InterestChange> {
+        let sent = &sent.interests;
         self.inbound.with_interests(|wanted| {
-            let level = (wanted.log_level != told.log_level).then_some(Wish::LogLevel);
-            let resources = wanted.resources.symmetric_difference(&told.resources);
-            let resources = resources.cloned().map(Wish::Resource);
+            let level = (wanted.log_level != sent.log_level).then_some(InterestChange::LogLevel);
+            let resources = wanted.resources.symmetric_difference(&sent.resources);
+            let resources = resources.cloned().map(InterestChange::Resource);
             level.into_iter().chain(resources).collect()
         })
     }
 
-    async fn tell_all(self: &Arc<Self>, wishes: Vec<Wish>) -> Option<RestoreFailure> {
-        let mut wishes = wishes.into_iter();
-        let mut telling = JoinSet::new();
+    async fn send_all(self: &Arc<Self>, changes: Vec<InterestChange>) -> Option<RestoreFailure> {
+        let mut changes = changes.into_iter();
+        let mut sending = JoinSet::new();
         let mut failed: Option<RestoreFailure> = None;
         loop {
-            while telling.len() < MAX_AT_ONCE
-                && let Some(wish) = wishes.next()
+            while sending.len() < MAX_AT_ONCE
+                && let Some(change) = changes.next()
             {
                 let this = self.clone();
-                telling.spawn(async move { this.tell(&wish).await });
+                sending.spawn(async move { this.send(&change).await });
             }
-            let Some(done) = telling.join_next().await else {
+            let Some(done) = sending.join_next().await else {
                 return failed;
             };
             let error = match done {
@@ -181,25 +179,24 @@ impl Restoring {
         }
     }
 
-    /// Tells the server what is wanted now. A caller who changes that meanwhile tells the server too, and may be overtaken: the
-    /// next round finds the difference.
-    async fn tell(&self, wish: &Wish) -> Result<(), RequestError> {
-        match wish {
-            Wish::LogLevel => {
+    /// Sends what is wanted now. A request of a caller may overtake this one; the next round then finds the difference.
+    async fn send(&self, change: &InterestChange) -> Result<(), RequestError> {
+        match change {
+            InterestChange::LogLevel => {
                 let level = self.inbound.log_level();
                 if let Some(level) = &level {
                     unless_unknown(self.set_log_level(level).await)?;
                 }
-                self.told().interests.log_level = level;
+                self.sent().interests.log_level = level;
             }
-            Wish::Resource(uri) => {
+            InterestChange::Resource(uri) => {
                 let is_wanted = |wanted: &Interests| wanted.resources.contains(uri);
                 if self.inbound.with_interests(is_wanted) {
                     unless_unknown(self.subscribe(uri).await)?;
-                    self.told().interests.resources.insert(uri.clone());
+                    self.sent().interests.resources.insert(uri.clone());
                 } else {
                     unless_unknown(self.unsubscribe(uri).await)?;
-                    self.told().interests.resources.remove(uri);
+                    self.sent().interests.resources.remove(uri);
                 }
             }
         }
@@ -222,25 +219,25 @@ impl Restoring {
         let Ok(params) = RawJson::from_value(&params) else {
             return Ok(());
         };
-        let options = RequestOptions::within(WISH_TIMEOUT);
+        let options = RequestOptions::within(RESTORE_TIMEOUT);
         self.peer.request(method, Some(params), options).await.map(drop)
     }
 
-    /// Has the status show how many wishes the server was not told yet.
+    /// Reports how many differences are left, for the status.
     fn show(&self, missing: usize) {
         self.missing.store(missing, Ordering::Relaxed);
         self.inbound.show_restoring();
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sent(&self) -> MutexGuard<'_, SentInterests> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A server that does not know a method need not be told by it again.
-fn unless_unknown(told: Result<(), RequestError>) -> Result<(), RequestError> {
-    match told {
+/// A server that does not know the method is not asked again.
+fn unless_unknown(sent: Result<(), RequestError>) -> Result<(), RequestError> {
+    match sent {
         Err(RequestError::Rpc(error)) if error.code() == RpcError::METHOD_NOT_FOUND => Ok(()),
-        told => told,
+        sent => sent,
     }
 }

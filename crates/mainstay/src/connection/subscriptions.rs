@@ -13,21 +13,21 @@ pub(crate) const MAX_SUBSCRIPTIONS: usize = 10_000;
 /// Tasks of one server that are followed; more are refused. Each listen names them all.
 pub(crate) const MAX_TASKS: usize = 1024;
 
-/// The lasting wishes of a server's callers.
+/// What callers want of every generation of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interests {
     pub(crate) resources: BTreeSet<String>,
-    /// Only modern servers can be asked to tell of tasks.
+    /// Only modern servers report on tasks.
     pub(crate) tasks: BTreeSet<String>,
     pub(crate) log_level: Option<RawJson>,
 }
 
 impl Connection {
-    /// Makes the wishes known to a new generation. A legacy server is told them one by one, and this comes back when each
-    /// was tried once; what is left is tried again in the background. A modern server is told all at once. Where requests
-    /// may overtake each other, this waits for the one that must not be overtaken.
+    /// Restores the interests on a new generation. A legacy server gets one request for each, and this returns when each was
+    /// tried once; failed ones are retried in the background. A modern server gets one listen for all. If requests may
+    /// overtake each other, this waits until the server has taken the listen.
     ///
-    /// Cancel safety: the wishes are made known all the same.
+    /// Cancel safety: the interests are restored all the same.
     pub(crate) async fn restore(&mut self, in_order: bool) {
         match self.greeting.era {
             Era::Legacy => self.restoring.start().await,
@@ -43,7 +43,7 @@ impl Connection {
         }
     }
 
-    /// Makes the wishes known that came while the connection was opened but nobody could use it yet.
+    /// Restores the interests that were added while the connection was being opened.
     pub(crate) fn catch_up(&self) {
         match self.greeting.era {
             Era::Legacy => drop(self.restoring.start()),
@@ -56,7 +56,7 @@ impl Connection {
         }
     }
 
-    /// How many wishes a legacy server was not told yet.
+    /// How many interests are not restored yet on a legacy server.
     pub(crate) fn unrestored(&self) -> usize {
         self.restoring.missing()
     }

@@ -1,6 +1,7 @@
-//! Tasks of a modern server that are followed: the listen names them, and the server says of which it will tell.
+//! Tasks of a modern server that callers follow: the listen names them, and the acknowledgement lists those that the server
+//! will push.
 //!
-//! One that the server does not agree to, and one that has ended, is let go: no later listen names it.
+//! A task that the server does not list, or that has ended, is removed: no later listen names it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,21 +16,21 @@ use crate::wire::{RawJson, our_number};
 /// The extension by which modern servers offer tasks.
 pub(super) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-/// How long a server may take to acknowledge a listen before it is taken not to agree.
+/// How long a server may take to acknowledge a listen. After that it counts as a refusal.
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What the server agreed to when it last acknowledged a listen.
 #[derive(Debug, Default)]
 pub(super) struct Agreed {
-    /// The number by which that listen was asked for. A later one has a higher number, and names all that is wanted by then.
+    /// The request id of that listen. A later listen has a higher one, and names all interests of its time.
     listen: u64,
     tasks: BTreeSet<String>,
 }
 
 impl Connection {
-    /// Listens for all that is wanted, and says whether the server agreed to tell of this task.
+    /// Sends a new listen, and returns whether the server agreed to push this task.
     ///
-    /// Cancel safety: the listen stands all the same.
+    /// Cancel safety: the listen stays open.
     pub(crate) async fn follow(&self, id: &str) -> bool {
         let mut agreed = self.inbound.agreed.subscribe();
         self.listen();
@@ -45,7 +46,7 @@ impl Connection {
 }
 
 impl InboundHandler {
-    /// Notes what the server agreed to, and lets go of what it did not.
+    /// Records the tasks that the server agreed to, and removes the others.
     pub(super) fn tasks_agreed(&self, params: Option<&RawJson>) {
         let acknowledged = params.and_then(|params| params.parse::<Acknowledged>().ok());
         let Some(Acknowledged { meta, notifications }) = acknowledged else {
@@ -54,10 +55,10 @@ impl InboundHandler {
         let Some(listen) = our_number(&meta.listen) else {
             return;
         };
-        let Some(standing) = self.standing(listen) else {
+        let Some(open) = self.open_listen(listen) else {
             return;
         };
-        let refused: Vec<_> = standing.tasks.difference(&notifications.task_ids).collect();
+        let refused: Vec<_> = open.tasks.difference(&notifications.task_ids).collect();
         if !refused.is_empty() {
             self.change_interests(|interests| {
                 interests.tasks.retain(|id| !refused.contains(&id));
@@ -75,7 +76,7 @@ impl InboundHandler {
         });
     }
 
-    /// Lets go of a task that has ended.
+    /// Removes a task that has ended.
     pub(super) fn task_changed(&self, params: Option<&RawJson>) {
         let changed = params.and_then(|params| params.parse::<Changed>().ok());
         if let Some(Changed { task_id, status }) = changed

@@ -56,7 +56,7 @@ impl Fleet {
     /// Cancel safety: dropped, the servers go on stopping.
     pub async fn close(&self, within: Duration) -> CloseReport {
         let shutdown_deadline = &self.0.shared.shutdown_deadline;
-        // Before the lock: whoever holds it waits for a stop, and neither takes longer than this from here on.
+        // Before the lock: its holder waits for a stop, which this deadline shortens too.
         shutdown_deadline.call(deadline::within(within));
         let mut leaving = self.0.leaving.lock().await;
         let servers = self.0.servers.swap(std::sync::Arc::default());

@@ -43,7 +43,7 @@ struct Inner {
 /// Removed servers that are not gone yet, by name.
 type Leaving = BTreeMap<Arc<str>, Stopping>;
 
-/// A server that was told to stop, and the news of its end.
+/// A server that is stopping, and the signal that it has ended.
 struct Stopping {
     server: Server,
     end: oneshot::Receiver<Ending>,
@@ -73,7 +73,7 @@ impl Fleet {
         self.0.servers.load().values().cloned().collect()
     }
 
-    /// What all servers offer, as last listed with success. Takes no lock and waits for nobody.
+    /// What all servers offer, as last listed with success. Takes no lock and never waits.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.0.catalog.load()
     }
@@ -88,7 +88,7 @@ impl Fleet {
         self.0.shared.events.subscribe()
     }
 
-    /// Tells every connected server that the handler's roots changed; they ask for them again.
+    /// Notifies every connected server that the handler's roots changed; servers then ask for them again.
     pub fn roots_changed(&self) {
         self.servers().iter().for_each(Server::roots_changed);
     }

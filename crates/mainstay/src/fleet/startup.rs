@@ -79,7 +79,7 @@ impl Fleet {
 
     /// Whether the fleet can do what it is there for, as of now: every required server is up; where none is required, every
     /// server has settled, which is to say that its first attempt has come to an end, be it a good one or not. A server that
-    /// was stopped because nobody used it is up, as the next call starts it; one that is disabled does not count.
+    /// was stopped as idle counts as up, since the next call starts it; one that is disabled does not count.
     pub fn is_ready(&self) -> bool {
         let wanted = || {
             let statuses = self.servers().into_iter().map(|server| {

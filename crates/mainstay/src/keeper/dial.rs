@@ -466,9 +466,11 @@ fn spec(target: &StdioTarget, redaction: &Arc<Redaction>) -> Spec {
     Spec {
         command: target.command().value().into(),
         args: target.args().iter().map(|arg| arg.value().into()).collect(),
-        base_env: target
-            .base_env()
-            .map(|base| base.iter().map(|(name, value)| (name.into(), value.into())).collect()),
+        base_env: target.base_env().map(|base| {
+            base.iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect()
+        }),
         env: env.collect(),
         cwd: target.cwd().map(Into::into),
         redaction: redaction.clone(),

@@ -150,7 +150,7 @@ impl Census {
     }
 }
 
-/// Tells whether a child has read its input.
+/// Reports whether a child has read its input.
 ///
 /// It holds the writing end of the pipe open, so the child sees the end of its input only after this is dropped, too.
 pub(crate) struct InputGauge(Option<OwnedFd>);

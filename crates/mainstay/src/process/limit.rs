@@ -12,7 +12,7 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 /// What this process was started with, once it has raised its limit.
 static ORIGINAL: OnceLock<Rlimit> = OnceLock::new();
 
-/// Some systems name no bound, and accept no more than this.
+/// For systems that report no limit; they accept at most this.
 const FALLBACK_LIMIT: u64 = 10_240;
 
 /// Lets this process open as many files, pipes and sockets as the system allows it: raises the soft limit of descriptors to the

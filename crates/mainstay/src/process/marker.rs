@@ -1,6 +1,6 @@
 //! The mark in the environment by which a process tree is known: `MAINSTAY_TREE=<fleet token>.<n>`.
 //!
-//! The token is drawn once per program and tells its trees from those of every other program on the machine; `n` counts
+//! The token is drawn once per program and distinguishes its trees from those of other programs on the machine; `n` counts
 //! the starts. It is a name to search for, not a secret.
 
 use std::collections::hash_map::RandomState;
@@ -34,7 +34,7 @@ impl Marker {
         self.number() == value
     }
 
-    /// What tells this marker from the others of this program.
+    /// The part that differs from the other markers of this program.
     pub(super) fn number(&self) -> &str {
         let dot = fleet_token().len() + 1;
         &self.0[dot..]

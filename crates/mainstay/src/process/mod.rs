@@ -3,7 +3,7 @@
 //! - Each child leads its own process group, and carries a marker in its environment that its descendants inherit.
 //!   The group reaches those that stayed; the marker finds those that left it (`setsid`, double fork).
 //! - The leader is reaped last. Until then its zombie keeps the number of the group from being reused, so a signal to
-//!   the group never reaches a stranger.
+//!   the group never reaches another program.
 //! - However a `Process` ends (stop, drop, half a stop, panic), nothing of its tree is left behind. When this program
 //!   itself is killed, the guardian ends the trees.
 //! - stderr is always read, and kept only in a bounded ring.

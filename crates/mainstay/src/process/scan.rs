@@ -21,7 +21,7 @@ pub(super) struct ProcStat {
     pub(super) group: i32,
     /// The processor time that it and the children it waited for have used, in ticks of 10 ms on nearly every system.
     pub(super) ticks: u64,
-    /// When it started, in ticks since the system did: tells apart two processes that had the same number.
+    /// When it started, in ticks since boot: distinguishes two processes with the same pid.
     pub(super) started: u64,
     /// The pages of memory that it occupies.
     pub(super) resident_pages: u64,
@@ -64,7 +64,7 @@ impl ProcStat {
 
 /// The group of a process that runs; `None` if it is gone, or a zombie that waits for its parent.
 ///
-/// Not asked of `getpgid`, whose answer for a group outside this pid namespace (0) rustix takes for impossible.
+/// Read from `/proc`: `getpgid` returns 0 for a group outside this pid namespace, which rustix takes for impossible.
 pub(super) fn group_of(pid: Pid) -> Option<i32> {
     stat(pid).map(|stat| stat.group)
 }
@@ -165,7 +165,7 @@ mod imp {
             .sum()
     }
 
-    /// The processes that this one started, by any of its threads. None where the system does not tell.
+    /// The processes that this one started, by any of its threads. None where the system does not report them.
     pub(in super::super) fn children(pid: Pid) -> Vec<Pid> {
         let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()));
         let lists = threads

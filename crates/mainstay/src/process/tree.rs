@@ -67,7 +67,7 @@ impl Tree {
     }
 
     /// The descriptor pins the process before its marker is read once more, so a number reused since the scan can
-    /// only miss, never hit a stranger.
+    /// only miss, never hit another program.
     #[cfg(target_os = "linux")]
     fn signal_one(&self, pid: Pid, signal: Signal) {
         use rustix::io::Errno;

@@ -1,8 +1,8 @@
-//! What is worth remembering of how a server is spoken to.
+//! The dialect of a server, which is stored for the next start.
 
 use super::greeting::Era;
 
-/// How a server is spoken to: its era and, over HTTP, its transport. Kept on disk beside the catalog.
+/// The era of a server and, over HTTP, its transport. Stored on disk beside the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Dialect {
     /// Stateless.

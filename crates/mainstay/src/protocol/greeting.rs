@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::wire::RawJson;
 
-/// One of the two ways to speak the protocol.
+/// One of the two versions of the handshake and of sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Era {
     /// `initialize` and sessions: 2024-11-05 to 2025-11-25.

@@ -40,11 +40,11 @@ pub(crate) const INITIALIZE_NEXT: &str = "the next attempt begins with initializ
 /// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandshakeError {
-    /// Many servers exit when they are first asked in the modern way, or when they are asked anything after that. They
-    /// want to be started again and spoken to in the old way.
+    /// Many servers exit at `server/discover`, or at the next message after it. They
+    /// need a new start that begins with `initialize`.
     #[error("the connection ended after server/discover, the modern era's first request; {INITIALIZE_NEXT}")]
     LostWhenProbed,
-    /// Some servers live on, and answer nothing once they were asked in the modern way.
+    /// Some servers stop answering after `server/discover`.
     #[error("no answer to initialize within {0:?}, which followed server/discover; {INITIALIZE_NEXT}")]
     SilentWhenProbed(Duration),
     #[error(
@@ -96,19 +96,19 @@ pub(crate) enum Approach {
     Pinned(Era),
 }
 
-/// The server, as far as a client can see it from outside.
+/// What can be observed of a server beside its messages.
 #[derive(Clone, Copy)]
 pub(crate) struct PipeView<'a> {
-    /// Whether the server has yet to read a part of what was written to it. One that is still starting reads nothing.
-    /// `false` where that cannot be seen.
+    /// Whether a part of what was written is still unread in the pipe: a server that is still starting reads nothing.
+    /// `false` where that cannot be observed.
     pub(crate) has_unread: &'a (dyn Fn() -> bool + Sync),
-    /// Whether the next connection meets a new process, which never saw the questions that this one was asked.
+    /// Whether the next connection starts a new process, which has not seen the requests of this one.
     pub(crate) starts_new_process: bool,
 }
 
-/// Opens the conversation.
+/// Performs the handshake.
 ///
-/// Cancel safety: dropping it leaves the peer with an answer that nobody wants; the connection must then be closed.
+/// Cancel safety: dropping it leaves a request unanswered; the connection must then be closed.
 pub(crate) async fn greet(
     peer: &Peer,
     introduction: &Introduction,
@@ -435,7 +435,7 @@ fn is_of_modern(refusal: &RpcError) -> bool {
     matches!(refusal.code(), UNSUPPORTED_VERSION | RpcError::METHOD_NOT_FOUND)
 }
 
-/// The protocol forbids to cancel `initialize`, and nobody waits for an abandoned probe.
+/// The protocol forbids to cancel `initialize`, and the answer to an abandoned probe is dropped.
 fn opening(deadline: Instant) -> RequestOptions {
     RequestOptions::until(deadline).not_cancellable()
 }

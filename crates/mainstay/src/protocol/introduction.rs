@@ -1,12 +1,11 @@
-//! Who a server is told that its client is.
+//! The client information that servers receive.
 
 use super::meta::RequestMeta;
 use super::{LEGACY_VERSIONS, MODERN_VERSIONS};
 use crate::config::ServerIdentity;
 use crate::wire::{Object, RawJson};
 
-/// Who a server is told that its client is, each time it is connected: what the client says of itself is told as it is, and
-/// nothing is added.
+/// The client information and capabilities that a server receives on each connection, byte for byte as the client gave them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Introduction {
     capabilities: RawJson,
@@ -15,7 +14,7 @@ pub struct Introduction {
 }
 
 impl Introduction {
-    /// A client that can answer this: the object `capabilities` of the protocol.
+    /// A client with these `capabilities`, the object of the protocol.
     pub fn new(capabilities: RawJson) -> Self {
         Self {
             capabilities,
@@ -24,16 +23,14 @@ impl Introduction {
         }
     }
 
-    /// What the client says of itself: the object `clientInfo` of the protocol. A legacy server, which must be told
-    /// something, is told of Mainstay without it.
+    /// The object `clientInfo` of the protocol. Without it a legacy server, which requires one, receives Mainstay's.
     #[must_use]
     pub fn client_info(mut self, info: RawJson) -> Self {
         self.client_info = Some(info);
         self
     }
 
-    /// The version that a server of the legacy era is offered first. One that is not known, or not of that era, leaves it
-    /// at the newest.
+    /// The version that a legacy server is offered first. An unknown version, or one that is not legacy, leaves the newest.
     #[must_use]
     pub fn protocol_version(mut self, version: &str) -> Self {
         let known = LEGACY_VERSIONS.into_iter().find(|known| *known == version);
@@ -41,8 +38,8 @@ impl Introduction {
         self
     }
 
-    /// The server as it shows itself to this client. Many decide by what a client is called and can answer what they offer
-    /// it; the rest of what it says changes with each release of a client, and would only have it learnt anew.
+    /// The identity of a server as this client sees it. Many servers decide by the client's name and capabilities what they
+    /// offer. The rest of `clientInfo` changes with each release, and would only invalidate the stored catalog.
     pub(crate) fn seen(&self, server: &ServerIdentity) -> ServerIdentity {
         let info = self.client_info.as_ref().and_then(Object::parse);
         let name = info.as_ref().and_then(|info| info.get("name"));

@@ -1,9 +1,9 @@
 //! The protocol's two eras, and how a server's era is found out.
 //!
 //! Legacy servers open with `initialize` and keep a session; modern ones are stateless and describe themselves when
-//! asked with `server/discover`. A server that is not known yet is asked in the modern way first; any answer but a
-//! modern one, and silence too, means that it is spoken to in the old way. If it ends or falls silent meanwhile, a new
-//! connection begins in the old way.
+//! asked with `server/discover`. The client probes an unknown server with
+//! `server/discover`. If the answer is not modern, or there is none, it continues with `initialize`. If the server ends or
+//! stops answering, the next connection begins with `initialize`.
 
 mod dialect;
 mod greeting;

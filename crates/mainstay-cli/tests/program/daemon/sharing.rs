@@ -136,8 +136,6 @@ fn a_server_gets_the_default_variables_and_the_named_ones_of_its_bridge_and_no_o
 #[test]
 fn bridges_with_different_tokens_never_see_each_other_s_tools_results_logs_or_questions() {
     let shared = Shared::new();
-    let tools = shared.sandbox.path("tools-$TOKEN");
-    let _ = tools;
     let of = |token: &str| {
         let server = FaultyServer::new().tool("same");
         let mut bridge = shared.bridge(&["--env", "TOKEN"], &server);
@@ -173,4 +171,84 @@ fn bridges_with_different_tokens_never_see_each_other_s_tools_results_logs_or_qu
         assert_ne!(message["method"], "elicitation/create", "{message}");
         message["id"] == last
     });
+}
+
+/// A host with these roots, which answers when it is asked for them, and the process of its server.
+fn with_roots(shared: &Shared, server: &FaultyServer, roots: &[&str]) -> (Host, i64) {
+    let mut host = Host::of(&mut shared.bridge(&["--share", "roots"], server));
+    let params = json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": { "roots": { "listChanged": true } },
+        "clientInfo": { "name": "host", "version": "1" },
+    });
+    host.ask("initialize", &params);
+    host.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    // The host does not wait before its first call.
+    let call = host.begin_call("pid", &json!({}));
+    let pid = answer_roots(&mut host, roots, call);
+    (host, pid)
+}
+
+/// Answers the bridge's question for the roots, and every such question of the server, until the call is answered.
+fn answer_roots(host: &mut Host, roots: &[&str], call: u64) -> i64 {
+    let roots: Vec<_> = roots.iter().map(|uri| json!({ "uri": uri })).collect();
+    loop {
+        let message = host.wait_for(|message| message["method"] == "roots/list" || message["id"] == call);
+        if message["id"] == call {
+            return message["result"]["structuredContent"]["pid"]
+                .as_i64()
+                .expect("a process");
+        }
+        host.write(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": { "roots": roots } }));
+    }
+}
+
+#[test]
+fn with_share_roots_hosts_share_if_their_roots_are_equal() {
+    let shared = Shared::new();
+    let server = FaultyServer::new();
+    let (_one, a) = with_roots(&shared, &server, &["file:///a", "file:///b"]);
+    let (_two, same) = with_roots(&shared, &server, &["file:///b", "file:///a"]);
+    let (mut three, other) = with_roots(&shared, &server, &["file:///a"]);
+    let (_four, none) = with_roots(&shared, &server, &[]);
+    assert_eq!(a, same);
+    assert!(a != other && a != none && other != none, "{a} {other} {none}");
+    // Without the option they share with none of these.
+    assert!(![a, other, none].contains(&server_pid(&mut shared.host(&[], &server))));
+    // The roots change, and with them the server.
+    three.write(&json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" }));
+    let call = three.begin_call("pid", &json!({}));
+    assert_eq!(answer_roots(&mut three, &["file:///a", "file:///b"], call), a);
+}
+
+#[test]
+fn a_server_that_was_given_up_is_tried_again_with_the_next_host() {
+    let shared = Shared::new();
+    let tool = shared.sandbox.path("bin/late-tool");
+    let connect = |path: &str| {
+        let mut command = shared
+            .sandbox
+            .command(&["connect", "--", "late-tool", "demo-server"]);
+        command.env("PATH", path);
+        Host::of(&mut command)
+    };
+    let params = json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": { "name": "host", "version": "1" },
+    });
+    let mut first = connect("/usr/bin:/bin");
+    let refused = first.ask("initialize", &params);
+    assert!(
+        refused["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("not found"),
+        "{refused}"
+    );
+    fs::create_dir_all(tool.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink(crate::sandbox::MAINSTAY, &tool).unwrap();
+    let path = format!("{}:/usr/bin:/bin", tool.parent().unwrap().display());
+    let mut second = connect(&path).introduced();
+    assert!(second.tools().contains(&"echo".to_owned()));
 }

@@ -41,9 +41,9 @@ fn stopped(answered_all: bool) -> Option<Farewell> {
 #[test]
 fn a_call_that_may_have_run_fails_with_its_outcome_and_a_list_is_sent_again() {
     let mut session = HostSession::default();
-    session.from_host(&request(1, "tools/call", &json!({ "name": "pay" })));
-    session.from_host(&request(2, "tools/list", &json!({})));
-    session.from_host(&request(3, "tasks/cancel", &json!({})));
+    session.note_host_line(&request(1, "tools/call", &json!({ "name": "pay" })));
+    session.note_host_line(&request(2, "tools/list", &json!({})));
+    session.note_host_line(&request(3, "tasks/cancel", &json!({})));
     let told = parsed(&session.lost(None, WHY, Some("bank")));
     assert_eq!(told.len(), 2);
     assert_eq!(told[0]["id"], 1);
@@ -55,16 +55,16 @@ fn a_call_that_may_have_run_fails_with_its_outcome_and_a_list_is_sent_again() {
     assert_eq!(told[1]["id"], 3);
     assert_eq!(told[1]["error"]["data"]["mainstay"]["outcome"], "unknown");
     assert_eq!(methods(&session.replay_rest()), ["tools/list"]);
-    assert!(matches!(session.from_daemon(&answer(2)), FromDaemon::Pass));
+    assert!(matches!(session.note_daemon_line(&answer(2)), FromDaemon::Pass));
     assert!(session.replay_rest().is_empty(), "it is answered");
 }
 
 #[test]
 fn a_daemon_that_answered_all_it_read_lets_everything_else_be_sent_again() {
     let mut session = HostSession::default();
-    session.from_host(&request(1, "tools/call", &json!({ "name": "pay" })));
-    session.from_host(&request(2, "tools/call", &json!({ "name": "pay" })));
-    session.from_daemon(&answer(1));
+    session.note_host_line(&request(1, "tools/call", &json!({ "name": "pay" })));
+    session.note_host_line(&request(2, "tools/call", &json!({ "name": "pay" })));
+    session.note_daemon_line(&answer(1));
     assert!(session.lost(stopped(true), WHY, None).is_empty());
     let again = session.replay_rest();
     assert_eq!(parsed(&again)[0]["id"], 2);
@@ -78,7 +78,7 @@ fn a_daemon_that_answered_all_it_read_lets_everything_else_be_sent_again() {
 fn a_line_that_is_too_long_to_be_kept_fails_as_not_sent() {
     let mut session = HostSession::default();
     let long = "x".repeat(100 * 1024);
-    session.from_host(&request(1, "tools/call", &json!({ "name": long })));
+    session.note_host_line(&request(1, "tools/call", &json!({ "name": long })));
     let told = parsed(&session.lost(stopped(true), WHY, None));
     assert_eq!(told[0]["result"]["_meta"]["mainstay"]["outcome"], "not_sent");
 }
@@ -87,30 +87,31 @@ fn a_line_that_is_too_long_to_be_kept_fails_as_not_sent() {
 fn the_session_is_told_to_the_next_daemon_and_its_answers_are_swallowed() {
     let mut session = HostSession::default();
     let introduction = json!({ "protocolVersion": "2025-11-25", "capabilities": {} });
-    session.from_host(&request(1, "initialize", &introduction));
+    session.note_host_line(&request(1, "initialize", &introduction));
     assert!(session.replay_initialize().is_none(), "it is not answered yet");
-    session.from_daemon(&answer(1));
-    session.from_host(&line(
+    session.note_daemon_line(&answer(1));
+    session.note_host_line(&line(
         &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
     ));
     for (id, uri) in [(2, "mem://a"), (3, "mem://b"), (4, "mem://refused")] {
-        session.from_host(&request(id, "resources/subscribe", &json!({ "uri": uri })));
+        session.note_host_line(&request(id, "resources/subscribe", &json!({ "uri": uri })));
     }
-    session.from_daemon(&answer(2));
-    session.from_daemon(&answer(3));
-    session.from_daemon(&line(
+    session.note_daemon_line(&answer(2));
+    session.note_daemon_line(&answer(3));
+    session.note_daemon_line(&line(
         &json!({ "jsonrpc": "2.0", "id": 4, "error": { "code": 1, "message": "" } }),
     ));
-    session.from_host(&request(5, "resources/unsubscribe", &json!({ "uri": "mem://a" })));
-    session.from_daemon(&answer(5));
-    session.from_host(&request(6, "logging/setLevel", &json!({ "level": "debug" })));
-    session.from_daemon(&answer(6));
+    session.note_host_line(&request(5, "resources/unsubscribe", &json!({ "uri": "mem://a" })));
+    session.note_daemon_line(&answer(5));
+    session.note_host_line(&request(6, "logging/setLevel", &json!({ "level": "debug" })));
+    session.note_daemon_line(&answer(6));
     assert!(session.lost(None, WHY, None).is_empty());
 
     let (initialize, id) = session.replay_initialize().expect("a session");
     let initialize: Value = serde_json::from_slice(&initialize).unwrap();
     assert_eq!(initialize["params"], introduction);
-    let swallowed = session.from_daemon(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#).as_bytes());
+    let swallowed =
+        session.note_daemon_line(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#).as_bytes());
     assert!(matches!(swallowed, FromDaemon::Swallow(Some(answered)) if answered == id));
     let rest = session.replay_rest();
     assert_eq!(
@@ -125,7 +126,7 @@ fn the_session_is_told_to_the_next_daemon_and_its_answers_are_swallowed() {
     for line in &parsed(&rest)[1..] {
         let answer = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, line["id"]);
         assert!(matches!(
-            session.from_daemon(answer.as_bytes()),
+            session.note_daemon_line(answer.as_bytes()),
             FromDaemon::Swallow(Some(_))
         ));
     }
@@ -134,7 +135,7 @@ fn the_session_is_told_to_the_next_daemon_and_its_answers_are_swallowed() {
 #[test]
 fn an_initialize_in_flight_is_sent_again_as_it_was() {
     let mut session = HostSession::default();
-    session.from_host(&request(
+    session.note_host_line(&request(
         1,
         "initialize",
         &json!({ "protocolVersion": "2025-11-25" }),
@@ -148,21 +149,21 @@ fn an_initialize_in_flight_is_sent_again_as_it_was() {
 fn a_late_answer_to_a_dead_daemon_s_question_reaches_no_other_daemon() {
     let mut session = HostSession::default();
     let question = request(1, "elicitation/create", &json!({ "message": "sure?" }));
-    assert!(matches!(session.from_daemon(&question), FromDaemon::Pass));
+    assert!(matches!(session.note_daemon_line(&question), FromDaemon::Pass));
     let told = parsed(&session.lost(None, WHY, None));
     assert_eq!(told[0]["method"], "notifications/cancelled");
     assert_eq!(told[0]["params"]["requestId"], 1);
 
     // The next daemon counts from one, too.
-    let FromDaemon::PassAs(renamed) = session.from_daemon(&question) else {
+    let FromDaemon::PassAs(renamed) = session.note_daemon_line(&question) else {
         panic!("the id is in use");
     };
     let renamed: Value = serde_json::from_slice(&renamed).unwrap();
     assert_eq!(renamed["params"]["message"], "sure?");
     let late = line(&json!({ "jsonrpc": "2.0", "id": 1, "result": { "action": "accept" } }));
-    assert_eq!(session.from_host(&late), FromHost::Drop);
+    assert_eq!(session.note_host_line(&late), FromHost::Drop);
     let answer = line(&json!({ "jsonrpc": "2.0", "id": renamed["id"], "result": { "action": "decline" } }));
-    let FromHost::Answer(Some(answer)) = session.from_host(&answer) else {
+    let FromHost::Answer(Some(answer)) = session.note_host_line(&answer) else {
         panic!("under the daemon's own id");
     };
     let answer: Value = serde_json::from_slice(&answer).unwrap();
@@ -175,8 +176,8 @@ fn a_late_answer_to_a_dead_daemon_s_question_reaches_no_other_daemon() {
 #[test]
 fn a_cancelled_request_is_not_answered_and_not_sent_again() {
     let mut session = HostSession::default();
-    session.from_host(&request(7, "tools/list", &json!({})));
-    session.from_host(&line(
+    session.note_host_line(&request(7, "tools/list", &json!({})));
+    session.note_host_line(&line(
         &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } }),
     ));
     assert!(session.lost(None, WHY, None).is_empty());
@@ -186,7 +187,7 @@ fn a_cancelled_request_is_not_answered_and_not_sent_again() {
 #[test]
 fn a_listen_is_sent_again_and_acknowledged_to_the_host_once() {
     let mut session = HostSession::default();
-    session.from_host(&request(
+    session.note_host_line(&request(
         1,
         "subscriptions/listen",
         &json!({ "notifications": {} }),
@@ -195,12 +196,15 @@ fn a_listen_is_sent_again_and_acknowledged_to_the_host_once() {
         "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
         "params": { "notifications": {}, "_meta": { "io.modelcontextprotocol/subscriptionId": 1 } },
     }));
-    assert!(matches!(session.from_daemon(&acknowledged), FromDaemon::Pass));
+    assert!(matches!(
+        session.note_daemon_line(&acknowledged),
+        FromDaemon::Pass
+    ));
     for _ in 0..2 {
         assert!(session.lost(None, WHY, None).is_empty());
         assert_eq!(methods(&session.replay_rest()), ["subscriptions/listen"]);
         assert!(matches!(
-            session.from_daemon(&acknowledged),
+            session.note_daemon_line(&acknowledged),
             FromDaemon::Swallow(None)
         ));
     }
@@ -210,8 +214,8 @@ fn a_listen_is_sent_again_and_acknowledged_to_the_host_once() {
 fn the_requests_of_a_batch_fail_one_by_one() {
     let mut session = HostSession::default();
     let batch = b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"},{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}]\n";
-    session.from_host(batch);
-    session.from_daemon(b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}]\n");
+    session.note_host_line(batch);
+    session.note_daemon_line(b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}]\n");
     let told = parsed(&session.lost(None, WHY, None));
     assert_eq!(told.len(), 1);
     assert_eq!(told[0]["id"], 2);
@@ -222,14 +226,14 @@ fn the_last_line_of_a_daemon_reaches_no_host() {
     let mut session = HostSession::default();
     let goodbye = crate::hello::line(&Goodbye::new(EndReason::Stop, true));
     assert!(matches!(
-        session.from_daemon(&goodbye),
+        session.note_daemon_line(&goodbye),
         FromDaemon::Ends(Farewell {
             reason: EndReason::Stop,
             answered_all: true
         })
     ));
     assert!(matches!(
-        session.from_daemon(b"{\"mainstay\":1,\"later\":true}\n"),
+        session.note_daemon_line(b"{\"mainstay\":1,\"later\":true}\n"),
         FromDaemon::Swallow(None)
     ));
 }

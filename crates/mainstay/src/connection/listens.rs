@@ -1,4 +1,4 @@
-//! The listens of a connection that stand: the one in use, and the one before it until the server has taken the new one.
+//! The open listens of a connection: the current one, and the one before it until the server has acknowledged the new one.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -13,39 +13,38 @@ use tokio::time::timeout;
 use super::inbound::InboundHandler;
 use crate::wire::RawJson;
 
-/// How long a listing waits for the listen that would tell of its changes.
+/// How long a listing waits until the server has taken the listen that reports its changes.
 const LISTEN_HEAD_START_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The long requests that carry a modern server's notifications. The one before the last is cancelled only when the
-/// server has acknowledged the last: between the two no change may go unheard.
+/// The listens of a modern connection. The old one is cancelled only when the server has acknowledged the new one, so that
+/// no change is missed in between.
 #[derive(Default)]
 pub(super) struct Listens {
     current: Option<Listen>,
     retiring: Option<Listen>,
 }
 
-/// One of them.
 struct Listen {
     task: AbortHandle,
-    standing: Arc<OpenListen>,
+    open: Arc<OpenListen>,
 }
 
-/// What is known of a listen while it stands.
+/// What is known of an open listen.
 #[derive(Default)]
 pub(super) struct OpenListen {
-    /// The number of the request by which it was asked for last.
+    /// The id of its latest request.
     pub(super) number: Arc<AtomicU64>,
     /// The server ended it by `notifications/cancelled`.
     pub(super) cancelled: Notify,
-    /// The tasks that it asks the server to tell of.
+    /// The tasks that it names.
     pub(super) tasks: BTreeSet<String>,
 }
 
 impl InboundHandler {
-    /// Puts a new listen in the place of the old one, which goes on until the new one is acknowledged.
-    pub(super) fn replace_listen(&self, task: AbortHandle, standing: Arc<OpenListen>) {
+    /// Replaces the current listen, which stays open until the new one is acknowledged.
+    pub(super) fn replace_listen(&self, task: AbortHandle, open: Arc<OpenListen>) {
         let mut listens = self.listens();
-        let old = listens.current.replace(Listen { task, standing });
+        let old = listens.current.replace(Listen { task, open });
         let older = std::mem::replace(&mut listens.retiring, old);
         drop(listens);
         if let Some(older) = older {
@@ -72,7 +71,7 @@ impl InboundHandler {
         self.listens_taken.send_modify(|taken| *taken += 1);
     }
 
-    /// Comes back when a listen that is asked for from now on was taken, or soon: a server owes an acknowledgement, but
+    /// Completes when a listen that is sent from now on was taken, or after a short timeout: a server must acknowledge, but
     /// nothing may depend on it.
     pub(super) fn next_listen(&self) -> impl Future<Output = ()> + use<> {
         let mut taken = self.listens_taken.subscribe();
@@ -82,26 +81,26 @@ impl InboundHandler {
         }
     }
 
-    /// The standing listen that was asked for by this number.
-    pub(super) fn standing(&self, number: u64) -> Option<Arc<OpenListen>> {
+    /// The open listen with this request id.
+    pub(super) fn open_listen(&self, number: u64) -> Option<Arc<OpenListen>> {
         let listens = self.listens();
         let mut all = listens.current.iter().chain(&listens.retiring);
-        let asked = all.find(|listen| listen.standing.number.load(Ordering::Acquire) == number);
-        asked.map(|listen| listen.standing.clone())
+        let asked = all.find(|listen| listen.open.number.load(Ordering::Acquire) == number);
+        asked.map(|listen| listen.open.clone())
     }
 
-    /// The number by which the latest listen was asked for.
+    /// The request id of the current listen.
     pub(super) fn current_listen(&self) -> Option<u64> {
         let listens = self.listens();
         let current = listens.current.as_ref()?;
-        Some(current.standing.number.load(Ordering::Acquire))
+        Some(current.open.number.load(Ordering::Acquire))
     }
 
     fn listens(&self) -> MutexGuard<'_, Listens> {
         self.listens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends them all.
+    /// Ends all listens.
     pub(super) fn end_listens(&self) {
         let listens = std::mem::take(&mut *self.listens());
         for listen in listens.retiring.into_iter().chain(listens.current) {
@@ -109,13 +108,13 @@ impl InboundHandler {
         }
     }
 
-    /// The server ends the listen that was asked for by this number, and no other.
+    /// The server ends the listen with this request id.
     pub(super) fn end_listen(&self, request: &RawJson) {
         let Ok(number) = request.parse::<u64>() else {
             return;
         };
-        if let Some(standing) = self.standing(number) {
-            standing.cancelled.notify_one();
+        if let Some(open) = self.open_listen(number) {
+            open.cancelled.notify_one();
         }
     }
 }

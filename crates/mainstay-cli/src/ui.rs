@@ -1,0 +1,102 @@
+//! `mainstay ui`: opens the dashboard of a program that serves, logged in.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use mainstay_control::api::ActorKind;
+use mainstay_control::{ControlClient, token_from_file};
+use tokio::runtime::Builder;
+
+use crate::admin::default_token_file;
+use crate::exit::{CommandFailure, Done, Exit};
+use crate::output::{Screen, plain, text};
+
+/// Where `mainstay serve` listens, unless it is told otherwise.
+const DEFAULT_ADDRESS: &str = "http://127.0.0.1:7332";
+
+/// Open the dashboard of `mainstay serve --admin` in a browser
+///
+/// The address that is opened holds a code that logs the page in. It works once, and for a minute.
+#[derive(Debug, Args)]
+pub(crate) struct UiArgs {
+    /// Where `mainstay serve --admin` listens
+    #[arg(long, default_value = DEFAULT_ADDRESS)]
+    url: String,
+    /// The token file of `mainstay serve --admin`, if that was started with another one than its own
+    #[arg(long, value_name = "FILE")]
+    admin_token_file: Option<PathBuf>,
+    /// Print the address instead of opening it
+    #[arg(long)]
+    print: bool,
+}
+
+pub(crate) fn run(arguments: &UiArgs, screen: &Screen) -> Done {
+    let base = arguments.url.trim_end_matches('/');
+    let address = address(base)?;
+    let file = arguments.admin_token_file.clone().or_else(default_token_file);
+    let file = file.ok_or_else(|| {
+        CommandFailure::usage(anyhow!(
+            "neither XDG_STATE_HOME nor HOME is set: name the token file with --admin-token-file"
+        ))
+    })?;
+    let token = token_from_file(&file).map_err(CommandFailure::usage)?;
+    let client = ControlClient::tcp(address, token).via(ActorKind::Command);
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(CommandFailure::failed)?;
+    let link = runtime
+        .block_on(client.page_link())
+        .with_context(|| format!("no dashboard at {base}: start one with `mainstay serve --admin`"))
+        .map_err(CommandFailure::failed)?;
+    let link = format!("{base}{}", link.path);
+    if arguments.print || open(&link).is_err() {
+        screen.print(text!("{}", plain(&link)))?;
+        return Ok(Exit::Success);
+    }
+    screen.note(text!("opened {}/ui/", plain(base)));
+    Ok(Exit::Success)
+}
+
+/// The address in a URL of plain HTTP. The code must not travel where others can read it.
+fn address(url: &str) -> Result<SocketAddr, CommandFailure> {
+    let wrong = |why: &str| CommandFailure::usage(anyhow!("--url {url}: {why}"));
+    let authority = url
+        .strip_prefix("http://")
+        .ok_or_else(|| wrong("it must begin with http:// and name this machine"))?;
+    let mut addresses = authority
+        .to_socket_addrs()
+        .map_err(|_| wrong("it must be http://HOST:PORT"))?;
+    addresses
+        .find(|address| address.ip().is_loopback())
+        .ok_or_else(|| {
+            wrong("the dashboard is opened on the machine that serves it, such as at http://127.0.0.1:7332")
+        })
+}
+
+/// Opens an address in the browser of this user.
+fn open(link: &str) -> io::Result<()> {
+    let chosen = std::env::var("BROWSER")
+        .ok()
+        .filter(|browser| !browser.is_empty());
+    let program = chosen.unwrap_or_else(|| {
+        if cfg!(target_os = "macos") {
+            "open"
+        } else {
+            "xdg-open"
+        }
+        .to_owned()
+    });
+    let status = Command::new(program)
+        .arg(link)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other("the browser did not open")),
+    }
+}

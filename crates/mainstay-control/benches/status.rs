@@ -1,0 +1,136 @@
+//! How long the control API takes: the status of a thousand servers, and events to ten watchers.
+//!
+//! `cargo bench -p mainstay-control`. The servers are in memory and have no processes.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http_body_util::{BodyExt, Empty};
+use hyper::Request;
+use mainstay::transport::{Connecting, Connector, Limits, Lines, Transport};
+use mainstay::{Fleet, ServerConfig};
+use mainstay_control::api::{Actor, ActorKind, DesiredState, EventMessage};
+use mainstay_control::{Control, ControlClient, ControlService, Role, ServerGroup};
+use mainstay_gateway::Gateway;
+use mainstay_testkit::Script;
+use mainstay_testkit::memory::FarSide;
+use tokio::net::UnixListener;
+
+const SERVERS: usize = 1_000;
+const ROUNDS: usize = 50;
+const WATCHERS: usize = 10;
+const WAIT: Duration = Duration::from_secs(120);
+
+/// A server in memory.
+struct InMemory;
+
+impl Connector for InMemory {
+    fn connect(&self) -> Connecting<'_> {
+        Box::pin(async {
+            let (near, far) = tokio::io::duplex(64 * 1024);
+            FarSide::spawn(far, Script::new());
+            let (reader, writer) = tokio::io::split(near);
+            let lines: Box<dyn Transport> = Box::new(Lines::new(reader, writer, Limits::default()));
+            Ok::<_, io::Error>(lines)
+        })
+    }
+}
+
+#[tokio::main]
+async fn main() {
+    let connector: Arc<dyn Connector> = Arc::new(InMemory);
+    let names: Vec<String> = (0..SERVERS).map(|number| format!("server-{number:04}")).collect();
+    let configs = names.iter().map(|name| {
+        let config = ServerConfig::custom(name.as_str(), name.as_str(), connector.clone());
+        config.build().expect("valid")
+    });
+    let gateway = Gateway::start(Fleet::builder(), configs);
+    let settled = gateway.fleet().wait_settled(WAIT).await;
+    assert_eq!(settled.up.len(), SERVERS);
+    let control = Control::builder(Role::Serve).build();
+    let _attached = control.attach(ServerGroup::configured(gateway.clone()));
+    let service = ControlService::new(&control);
+    status(&service).await;
+    events(&control, &service, &names[..100]).await;
+    gateway.close(Duration::from_secs(10)).await;
+}
+
+/// The answer to `GET /api/v1/servers`, from the request to the last byte.
+async fn status(service: &ControlService) {
+    let mut times = Vec::new();
+    let mut length = 0;
+    for _ in 0..ROUNDS {
+        let request = Request::get("/api/v1/servers")
+            .body(Empty::new())
+            .expect("a request");
+        let began = Instant::now();
+        let answer = service.respond(request).await;
+        assert_eq!(answer.status(), 200);
+        let body = answer.into_body().collect().await.expect("a body").to_bytes();
+        times.push(began.elapsed());
+        length = body.len();
+    }
+    times.sort_unstable();
+    let (half, most) = (times[ROUNDS / 2], times[ROUNDS - 1]);
+    println!(
+        "status of {SERVERS} servers: p50 {half:.1?}, longest {most:.1?}, {} KB",
+        length / 1024
+    );
+    assert!(half <= Duration::from_millis(10), "the status takes {half:?}");
+}
+
+/// Transitions of servers that are enabled and disabled, to ten watchers on a unix socket, each of which counts them.
+async fn events(control: &Control, service: &ControlService, names: &[String]) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let socket = directory.path().join("socket");
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    let serving = service.clone();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let serving = serving.clone();
+            tokio::spawn(async move { serving.serve_connection(stream).await });
+        }
+    });
+    let client = ControlClient::unix(&socket);
+    let first = control.program().last_event;
+    let mut watchers = Vec::new();
+    for _ in 0..WATCHERS {
+        let mut events = client.events(None, 0).await.expect("a stream");
+        watchers.push(tokio::spawn(async move {
+            let (mut read, mut lost) = (0, 0);
+            while let Ok(Some(Ok(message))) =
+                tokio::time::timeout(Duration::from_secs(2), events.next()).await
+            {
+                match message {
+                    EventMessage::Event(_) => read += 1,
+                    EventMessage::Lagged(marker) => lost += marker.lost.unwrap_or_default(),
+                }
+            }
+            (read, lost)
+        }));
+    }
+    let began = Instant::now();
+    for _ in 0..20 {
+        for name in names {
+            for desired in [DesiredState::Disabled, DesiredState::Enabled] {
+                let by = Actor::via(ActorKind::Api);
+                control.set_desired(name, desired, by).await.expect("taken");
+            }
+        }
+    }
+    let took = began.elapsed();
+    let mut seen = Vec::new();
+    for watcher in watchers {
+        seen.push(watcher.await.expect("no panic"));
+    }
+    let all = control.program().last_event - first;
+    for (read, lost) in &seen {
+        assert_eq!(read + lost, all, "an event is missing without a marker");
+    }
+    let lost: u64 = seen.iter().map(|(_, lost)| lost).sum();
+    let rate = all as f64 / took.as_secs_f64();
+    println!(
+        "{all} events to {WATCHERS} watchers: {rate:.0} a second, {lost} reported as missed, none lost without a marker"
+    );
+}

@@ -1,0 +1,212 @@
+//! What people ask: restart, enable, disable, and changes of the configuration. Each is recorded.
+
+use std::sync::{Arc, Mutex};
+
+use mainstay_control::api::{
+    ActorKind, ApiProblem, DesiredState, EntryDocument, EventDetail, ProblemKind, ReloadReport, StateName,
+};
+use mainstay_control::{Control, Controlled, Controlling, Role};
+use mainstay_testkit::Script;
+use serde_json::json;
+
+use crate::memory::{LONG, Memory, connected};
+use crate::support::{World, record_with};
+
+#[tokio::test]
+async fn a_person_disables_enables_and_restarts_a_server_and_each_is_recorded_with_who_did_it() {
+    let world = World::one().await;
+    let server = world.gateway.fleet().server("one").expect("configured");
+    let mut events = world.client.events(None, 0).await.expect("a stream");
+    let client = world.client.clone().via(ActorKind::Command);
+    client.disable("one").await.expect("disabled");
+    let disabled = server.wait_until(LONG, |status| status.state == mainstay::StateKind::Disabled);
+    disabled.await.expect("nothing runs");
+    let refused = client
+        .restart("one")
+        .await
+        .expect_err("a disabled server is not restarted");
+    let problem = refused.problem().expect("a problem");
+    assert_eq!(problem.kind, ProblemKind::Conflict);
+    assert_eq!(problem.remedy.as_deref(), Some("enable it first"));
+    client.enable("one").await.expect("enabled");
+    let before = connected(&server).await.generation;
+    world.client.restart("one").await.expect("restarted");
+    server
+        .wait_until(LONG, |status| {
+            status.state == mainstay::StateKind::Connected && status.generation != before
+        })
+        .await
+        .expect("connected again");
+    let mut seen = Vec::new();
+    while seen.len() < 4 {
+        let record = record_with(&mut events, |detail| {
+            matches!(detail, EventDetail::Command { .. })
+        })
+        .await;
+        assert_eq!(record.server.as_deref(), Some("one"));
+        let EventDetail::Command { command, by, refused } = record.detail else {
+            unreachable!("filtered");
+        };
+        assert!(by.agent.expect("an agent").starts_with("mainstay/"));
+        seen.push((command, by.via, refused.is_some()));
+    }
+    let command = |word: &str, via, is_refused| (word.to_owned(), via, is_refused);
+    assert_eq!(
+        seen,
+        [
+            command("disable", ActorKind::Command, false),
+            command("restart", ActorKind::Command, true),
+            command("enable", ActorKind::Command, false),
+            command("restart", ActorKind::Api, false),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_transition_is_recorded_with_its_cause_and_failure() {
+    let memory = Memory::new(Script::new());
+    let world = World::of(&[("one", &memory)]).await;
+    let mut events = world.client.events(Some("one"), 0).await.expect("a stream");
+    memory.set_down(true);
+    memory.side(1).await.cut();
+    let lost = |detail: &EventDetail| {
+        matches!(
+            detail,
+            EventDetail::Transition {
+                from: StateName::Connected,
+                ..
+            }
+        )
+    };
+    let record = record_with(&mut events, lost).await;
+    let EventDetail::Transition {
+        to,
+        cause,
+        generation,
+        failure,
+        ..
+    } = record.detail
+    else {
+        unreachable!("filtered");
+    };
+    assert_eq!((to, cause.as_str()), (StateName::Reconnecting, "lost"));
+    assert!(generation.is_some() && failure.is_some());
+    assert!(record.at_ms > 0 && record.sequence > 0);
+}
+
+/// A program that notes what it is asked.
+#[derive(Default)]
+struct Noted(Mutex<Vec<String>>);
+
+impl Noted {
+    fn note(&self, what: String) {
+        self.0.lock().expect("not poisoned").push(what);
+    }
+}
+
+impl Controlled for Noted {
+    fn reload(&self) -> Controlling<'_, ReloadReport> {
+        self.note("reload".to_owned());
+        Box::pin(async {
+            let problem = ApiProblem::new(ProblemKind::InvalidConfiguration, "the file has an error");
+            Err(problem.at("mainstay.json:3").remedy("add a comma"))
+        })
+    }
+
+    fn add(&self, entry: EntryDocument) -> Controlling<'_, ReloadReport> {
+        self.note(format!("add {} {}", entry.name, entry.entry["command"]));
+        Box::pin(async move {
+            Ok(ReloadReport {
+                added: vec![entry.name],
+                ..ReloadReport::default()
+            })
+        })
+    }
+
+    fn remove(&self, server: &str) -> Controlling<'_, ReloadReport> {
+        self.note(format!("remove {server}"));
+        Box::pin(async { Ok(ReloadReport::default()) })
+    }
+
+    fn remember(&self, server: &str, desired: DesiredState) -> Controlling<'_, ()> {
+        self.note(format!("remember {server} {desired:?}"));
+        Box::pin(async { Ok(()) })
+    }
+
+    fn configuration(&self) -> Option<String> {
+        Some("mainstay.json".to_owned())
+    }
+}
+
+#[tokio::test]
+async fn the_program_is_asked_for_what_it_alone_can_do() {
+    let noted = Arc::new(Noted::default());
+    let memory = Memory::new(Script::new());
+    let config = memory.config("one").build().expect("valid");
+    let world = World::with(Control::builder(Role::Daemon).controlled(noted.clone()), [config]);
+    connected(&world.gateway.fleet().server("one").expect("configured")).await;
+    let mut events = world.client.events(None, 0).await.expect("a stream");
+    let refused = world.client.reload().await.expect_err("an invalid file");
+    let problem = refused.problem().expect("a problem");
+    assert_eq!(
+        (problem.status, problem.place.as_deref()),
+        (422, Some("mainstay.json:3"))
+    );
+    let entry = json!({ "command": "npx" });
+    let entry = EntryDocument {
+        name: "new/one".to_owned(),
+        entry: entry.as_object().expect("an object").clone(),
+    };
+    assert_eq!(world.client.add(&entry).await.expect("added").added, ["new/one"]);
+    let unknown = world
+        .client
+        .change(&entry)
+        .await
+        .expect_err("there is no such server yet");
+    assert_eq!(
+        unknown.problem().map(|problem| problem.kind),
+        Some(ProblemKind::UnknownServer)
+    );
+    world.client.remove("one").await.expect("removed");
+    world.client.disable("one").await.expect("disabled");
+    assert_eq!(
+        *noted.0.lock().expect("not poisoned"),
+        [
+            "reload",
+            "add new/one \"npx\"",
+            "remove one",
+            "remember one Disabled"
+        ]
+    );
+    assert_eq!(
+        world
+            .client
+            .program()
+            .await
+            .expect("a program")
+            .configuration
+            .as_deref(),
+        Some("mainstay.json")
+    );
+    let refused = record_with(&mut events, |detail| {
+        matches!(detail, EventDetail::ReloadRefused { .. })
+    })
+    .await;
+    assert_eq!(refused.server, None);
+    let added = record_with(&mut events, |detail| matches!(detail, EventDetail::Added)).await;
+    assert_eq!(added.server.as_deref(), Some("new/one"));
+}
+
+#[tokio::test]
+async fn a_program_without_a_configuration_file_says_so() {
+    let world = World::one().await;
+    for refused in [
+        world.client.reload().await.expect_err("nothing to read"),
+        world.client.remove("one").await.expect_err("nothing to change"),
+    ] {
+        assert_eq!(
+            refused.problem().map(|problem| problem.kind),
+            Some(ProblemKind::NotSupported)
+        );
+    }
+}

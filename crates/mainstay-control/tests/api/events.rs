@@ -1,0 +1,195 @@
+//! The event stream: it resumes, it says what is missing, and a slow reader delays no other.
+
+use std::time::Duration;
+
+use mainstay_control::api::{Actor, ActorKind, DesiredState, EventDetail, EventMessage, LagReason};
+use mainstay_control::{Control, EventStream, Role};
+use mainstay_testkit::Script;
+use tokio::io::AsyncWriteExt;
+use tokio::net::UnixStream;
+use tokio::time::{Instant, timeout};
+
+use crate::memory::{LONG, Memory};
+use crate::support::{World, next, record, record_with};
+
+#[tokio::test]
+async fn a_stream_resumes_after_the_last_event_and_sees_each_once() {
+    let world = World::one().await;
+    let mut first = world.client.events(None, 100).await.expect("a stream");
+    let born = record(&mut first).await;
+    assert_eq!(
+        born.sequence, 1,
+        "the events since the start of the fleet are recorded"
+    );
+    record_with(&mut first, |detail| {
+        matches!(detail, EventDetail::Transition { .. })
+    })
+    .await;
+    let last = first.last_id().expect("an event was read").to_owned();
+    drop(first);
+    world.client.restart("one").await.expect("restarted");
+    let mut second = world.client.events_after(None, &last).await.expect("a stream");
+    let (_, number) = last.split_once('.').expect("an instance and a number");
+    let number: u64 = number.parse().expect("a number");
+    assert_eq!(record(&mut second).await.sequence, number + 1);
+    assert_eq!(record(&mut second).await.sequence, number + 2);
+    let page = world.client.last_events(Some("one"), 2).await.expect("a page");
+    assert_eq!(page.events.len(), 2);
+    assert!(
+        page.events
+            .iter()
+            .all(|event| event.server.as_deref() == Some("one"))
+    );
+    assert_eq!(page.lost, Some(0));
+}
+
+#[tokio::test]
+async fn a_reader_of_another_run_gets_everything_and_learns_that_the_program_was_restarted() {
+    let world = World::one().await;
+    for id in ["00000000.3", "99999"] {
+        let mut events = world.client.events_after(None, id).await.expect("a stream");
+        let EventMessage::Lagged(marker) = next(&mut events).await else {
+            panic!("a marker comes first");
+        };
+        assert_eq!((marker.reason, marker.lost), (LagReason::Restarted, None));
+        assert_eq!(record(&mut events).await.sequence, 1);
+    }
+    let refused = world
+        .client
+        .events_after(None, "nonsense")
+        .await
+        .err()
+        .expect("no number");
+    assert_eq!(refused.problem().map(|problem| problem.status), Some(400));
+}
+
+/// Reads until the event with this number was read or is known to be missing; returns how many were read and missed.
+async fn count(mut events: EventStream, last: u64) -> (u64, u64) {
+    let (mut read, mut lost, mut before) = (0, 0, 0);
+    while read + lost < last {
+        match next(&mut events).await {
+            EventMessage::Event(record) => {
+                read += 1;
+                assert_eq!(record.sequence, read + lost, "no gap without a marker");
+                assert!(record.sequence > before);
+                before = record.sequence;
+            }
+            EventMessage::Lagged(marker) => lost += marker.lost.expect("a number"),
+        }
+    }
+    (read, lost)
+}
+
+/// Each of ten readers gets every event; one that reads nothing until the end learns how many it missed, and delays none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_readers_miss_nothing_without_a_marker_while_one_does_not_read() {
+    const SERVERS: usize = 50;
+    const ROUNDS: usize = 10;
+    const KEPT: usize = 512;
+    let memories: Vec<_> = (0..SERVERS).map(|_| Memory::new(Script::new())).collect();
+    let configs = memories.iter().enumerate().map(|(number, memory)| {
+        let server = memory.config(&format!("s{number}")).enabled(false);
+        server.build().expect("valid")
+    });
+    let world = World::with(Control::builder(Role::Serve).keep_events(KEPT), configs);
+    // It asks for the stream, and does not read the answer before all is over.
+    let mut slow = UnixStream::connect(&world.socket).await.expect("a connection");
+    let request =
+        b"GET /api/v1/events?after=0 HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n";
+    slow.write_all(request).await.expect("written");
+    let mut readers = Vec::new();
+    for _ in 0..10 {
+        readers.push(world.client.events_after(None, "0").await.expect("a stream"));
+    }
+    let began = Instant::now();
+    for _ in 0..ROUNDS {
+        for number in 0..SERVERS {
+            let (name, by) = (format!("s{number}"), Actor::via(ActorKind::Api));
+            let enabled = world
+                .control
+                .set_desired(&name, DesiredState::Enabled, by.clone());
+            enabled.await.expect("enabled");
+            let disabled = world.control.set_desired(&name, DesiredState::Disabled, by);
+            disabled.await.expect("disabled");
+        }
+    }
+    for server in world.gateway.fleet().servers() {
+        server
+            .wait_until(LONG, |status| status.state == mainstay::StateKind::Disabled)
+            .await
+            .expect("disabled");
+    }
+    // The recorder writes the last transitions a moment after they happened.
+    let mut last = 0;
+    loop {
+        let now = world.control.program().last_event;
+        if now == last {
+            break;
+        }
+        last = now;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let took = began.elapsed();
+    assert!(
+        last as usize > 2 * KEPT,
+        "{last} events are too few to make a reader lag"
+    );
+    for reader in readers {
+        let (read, lost) = timeout(LONG, count(reader, last)).await.expect("all is read");
+        assert_eq!(read + lost, last);
+    }
+    println!("{last} events to ten readers in {took:?}");
+    // The slow reader: what its socket took in, one marker, and the events that are kept.
+    let mut late = world.client.events_after(None, "0").await.expect("a stream");
+    let EventMessage::Lagged(marker) = next(&mut late).await else {
+        panic!("it missed the first ones");
+    };
+    assert_eq!(marker.lost, Some(last - KEPT as u64));
+    assert_eq!(record(&mut late).await.sequence, last - KEPT as u64 + 1);
+    assert_eq!(slow_numbers(slow, last).await, last);
+}
+
+/// Reads a stream by hand to the event with this number; returns how many events and missing ones it has.
+async fn slow_numbers(mut stream: UnixStream, last: u64) -> u64 {
+    use tokio::io::AsyncReadExt;
+    let mut text = String::new();
+    let end = format!(".{last}\nevent: record");
+    let mut buffer = vec![0; 64 * 1024];
+    while !text.contains(&end) {
+        let read = timeout(LONG, stream.read(&mut buffer))
+            .await
+            .expect("more in time");
+        let read = read.expect("readable");
+        assert!(read > 0, "the stream ended");
+        text.push_str(&String::from_utf8_lossy(&buffer[..read]));
+    }
+    let lost = text.split("event: lagged\ndata: {\"lost\":").skip(1).map(|rest| {
+        let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        number.parse::<u64>().expect("a number")
+    });
+    let lost: u64 = lost.sum();
+    assert!(lost > 0, "it did not read, and must have missed some");
+    text.matches("event: record").count() as u64 + lost
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_stream_shows_that_it_is_alive() {
+    use tokio::io::AsyncReadExt;
+    let world = World::one().await;
+    let (mut near, far) = tokio::io::duplex(64 * 1024);
+    let service = world.service.clone();
+    tokio::spawn(async move { service.serve_connection(far).await });
+    let request = b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n";
+    near.write_all(request).await.expect("written");
+    let mut text = String::new();
+    let mut buffer = [0; 1024];
+    while text.matches(":\n\n").count() < 3 {
+        let read = near.read(&mut buffer).await.expect("readable");
+        assert!(read > 0);
+        text.push_str(&String::from_utf8_lossy(&buffer[..read]));
+    }
+    assert!(
+        text.contains("text/event-stream") && text.contains("retry: 1000"),
+        "{text}"
+    );
+}
