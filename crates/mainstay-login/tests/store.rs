@@ -41,6 +41,12 @@ fn tokens(found: &[ReadLogin]) -> Vec<&str> {
     found.iter().map(|read| read.login.record.access_token.expose()).collect()
 }
 
+/// A directory that the user alone may enter, as a store wants it.
+fn private_directory() -> tempfile::TempDir {
+    let mode = Permissions::from_mode(0o700);
+    tempfile::Builder::new().permissions(mode).tempdir().unwrap()
+}
+
 fn plain(directory: &Path) -> FileStore {
     FileStore::open(directory, StoreProtection::Plain).unwrap()
 }
@@ -53,7 +59,7 @@ fn file(directory: &Path, ending: &str) -> std::path::PathBuf {
 
 #[test]
 fn each_user_and_each_issuer_has_a_login_of_its_own() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let store = plain(directory.path());
     for (user, issuer, token) in [
         (None, "https://a.example", "one"),
@@ -74,7 +80,7 @@ fn each_user_and_each_issuer_has_a_login_of_its_own() {
 
 #[test]
 fn a_write_replaces_the_expected_state_and_no_other() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let store = plain(directory.path());
     let first = login(None, "https://a.example", "one");
     store.replace(&first, None).unwrap();
@@ -93,7 +99,7 @@ fn a_write_replaces_the_expected_state_and_no_other() {
 
 #[test]
 fn files_that_others_could_read_or_replace_are_refused() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let store = plain(directory.path());
     store.replace(&login(None, "https://a.example", "one"), None).unwrap();
     let path = file(directory.path(), ".login");
@@ -119,7 +125,7 @@ fn files_that_others_could_read_or_replace_are_refused() {
 
 #[test]
 fn a_broken_file_is_an_error_that_shows_none_of_it() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let store = plain(directory.path());
     store.replace(&login(None, "https://a.example", "hunter2"), None).unwrap();
     let path = file(directory.path(), ".login");
@@ -139,7 +145,7 @@ fn a_broken_file_is_an_error_that_shows_none_of_it() {
 
 #[test]
 fn encrypted_files_show_nothing_and_fit_one_key_and_one_name() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let keys = tempfile::tempdir().unwrap();
     let key_file = |name: &str, bytes: &[u8]| {
         let path = keys.path().join(name);
@@ -179,7 +185,7 @@ fn encrypted_files_show_nothing_and_fit_one_key_and_one_name() {
 
 #[test]
 fn a_lock_keeps_others_out_until_it_is_dropped() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let (store, other) = (plain(directory.path()), plain(directory.path()));
     let held = store.lock(&key(None), Duration::from_secs(1)).unwrap();
     let refused = other.lock(&key(None), Duration::from_millis(50)).err().unwrap();
@@ -191,7 +197,7 @@ fn a_lock_keeps_others_out_until_it_is_dropped() {
 
 #[tokio::test]
 async fn a_change_by_another_process_is_reported() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let (store, other) = (plain(directory.path()), plain(directory.path()));
     let mut watch = store.watch();
     let login = login(None, "https://a.example", "one");
