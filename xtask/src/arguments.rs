@@ -9,7 +9,7 @@ Usage: cargo xtask CHORE
 
   test [--quick] [--keep-going] [-- ARGS]
                       everything that must hold before a change is merged: format, lints, docs,
-                      tests, conformance, purity, a minute of fuzzing. ARGS go to the test runner, for instance a part of
+                      tests, conformance, the dashboard, purity, a minute of fuzzing. ARGS go to the test runner, for instance a part of
                       a test's name
       --quick         leaves out the real MCP servers and the conformance suite: no network, nothing
                       installed
@@ -17,6 +17,7 @@ Usage: cargo xtask CHORE
   partners            installs the real MCP servers and clients of the tests, under target/partners
   conformance         the MCP conformance suite against the library as a client, and against a server
                       behind the gateway
+  dashboard           the dashboard in a real browser (Chromium); screenshots go to target/dashboard
   bench [ARGS]        the benchmarks of the library and of the gateway
   rivals              installs what the gateway is measured beside, under target/rivals
   chaos [--seconds N] [--seed S]
@@ -30,7 +31,7 @@ Usage: cargo xtask CHORE
 
 const DEFAULT_CHAOS_SECONDS: u64 = 60;
 
-/// How long all fuzz targets run together unless somebody says otherwise, in the tests too.
+/// How long all fuzz targets run together by default, in the tests too.
 pub(crate) const FUZZ_TIME: Duration = Duration::from_secs(60);
 
 #[derive(Debug, PartialEq, Eq)]
@@ -40,6 +41,7 @@ pub(crate) enum Chore {
     Partners,
     Rivals,
     Conformance,
+    Dashboard,
     Bench { passed_on: Vec<String> },
     Chaos(ChaosOptions),
     Fuzz { time: Duration },
@@ -70,6 +72,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Chore
         "partners" => alone(Chore::Partners, &chore, arguments),
         "rivals" => alone(Chore::Rivals, &chore, arguments),
         "conformance" => alone(Chore::Conformance, &chore, arguments),
+        "dashboard" => alone(Chore::Dashboard, &chore, arguments),
         "bench" => Ok(Chore::Bench {
             passed_on: arguments.collect(),
         }),

@@ -8,7 +8,8 @@ use anyhow::{Result, bail};
 use crate::arguments::{FUZZ_TIME, TestOptions};
 use crate::project::Project;
 use crate::{
-    child, conformance, dependencies, fuzz, minimum_rust, partners, public_api, purity, tools, type_names,
+    child, conformance, dashboard, dependencies, fuzz, minimum_rust, partners, public_api, purity, tools,
+    type_names,
 };
 
 /// How long a step may write nothing. Compiling and testing take as long as they take, on a cold and busy machine too, and
@@ -53,6 +54,7 @@ enum CheckStep {
     Tests,
     Doctests,
     Conformance,
+    Dashboard,
     Purity,
     MinimumRust,
     Dependencies,
@@ -80,6 +82,7 @@ impl CheckStep {
         Self::Tests,
         Self::Doctests,
         Self::Conformance,
+        Self::Dashboard,
         Self::Purity,
         Self::MinimumRust,
         Self::Dependencies,
@@ -88,7 +91,7 @@ impl CheckStep {
 
     /// Whether it installs something from elsewhere.
     fn needs_network(self) -> bool {
-        matches!(self, Self::Partners | Self::Conformance)
+        matches!(self, Self::Partners | Self::Conformance | Self::Dashboard)
     }
 
     fn title(self) -> &'static str {
@@ -104,6 +107,7 @@ impl CheckStep {
             Self::Tests => "tests",
             Self::Doctests => "doctests",
             Self::Conformance => "conformance",
+            Self::Dashboard => "dashboard",
             Self::Purity => "purity",
             Self::MinimumRust => "minimum Rust",
             Self::Dependencies => "dependencies",
@@ -184,6 +188,7 @@ fn attempt(step: CheckStep, project: &Project, options: &TestOptions) -> Result<
             child::run_while_it_speaks(cargo.args(["test", "--workspace", "--doc"]), STEP_SILENCE)
         }
         CheckStep::Conformance => conformance::run(project),
+        CheckStep::Dashboard => dashboard::run(project),
         CheckStep::Purity => purity::check(project),
         CheckStep::MinimumRust => minimum_rust::check(project),
         CheckStep::Dependencies => dependencies::check(project),

@@ -1,4 +1,4 @@
-//! Running other programs, none of them for ever.
+//! Runs other programs, each with a time limit.
 //!
 //! Work of unknown length is bounded by silence: a child may take as long as it says something. The rest has a time limit.
 //!
@@ -44,17 +44,17 @@ pub(crate) fn run_while_it_speaks(command: &mut Command, silence: Duration) -> R
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = spawn(piped)?;
-    let heard = Heard::default();
+    let last_output = LastOutput::default();
     let stdout = child.stdout.take().context("stdout is piped")?;
     let stderr = child.stderr.take().context("stderr is piped")?;
     // They end with the last process that holds the pipes; that may be one which outlives the child.
-    pass_on(stdout, io::stdout(), heard.clone());
-    pass_on(stderr, io::stderr(), heard.clone());
+    pass_on(stdout, io::stdout(), last_output.clone());
+    pass_on(stderr, io::stderr(), last_output.clone());
     let status = loop {
         if let Some(status) = poll(&mut child, POLL_EVERY)? {
             break status;
         }
-        if heard.silent_for() >= silence {
+        if last_output.silent_for() >= silence {
             end(&mut child)?;
             bail!(
                 "`{}`: wrote nothing for {} s and was ended",
@@ -63,21 +63,21 @@ pub(crate) fn run_while_it_speaks(command: &mut Command, silence: Duration) -> R
             );
         }
     };
-    heard.wait_until_quiet();
+    last_output.wait_until_quiet();
     succeeded(command, status)
 }
 
 /// When a child last wrote something, and how many of its pipes are still open.
 #[derive(Clone)]
-struct Heard(Arc<Mutex<(Instant, usize)>>);
+struct LastOutput(Arc<Mutex<(Instant, usize)>>);
 
-impl Default for Heard {
+impl Default for LastOutput {
     fn default() -> Self {
         Self(Arc::new(Mutex::new((Instant::now(), 0))))
     }
 }
 
-impl Heard {
+impl LastOutput {
     fn locked(&self) -> MutexGuard<'_, (Instant, usize)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -96,16 +96,20 @@ impl Heard {
 }
 
 /// Passes a pipe on to its end, in a thread.
-fn pass_on(mut from: impl Read + Send + 'static, mut to: impl Write + Send + 'static, heard: Heard) {
-    heard.locked().1 += 1;
+fn pass_on(
+    mut from: impl Read + Send + 'static,
+    mut to: impl Write + Send + 'static,
+    last_output: LastOutput,
+) {
+    last_output.locked().1 += 1;
     thread::spawn(move || {
         let mut buffer = vec![0; 16 * 1024];
         while let Ok(read @ 1..) = from.read(&mut buffer) {
-            heard.locked().0 = Instant::now();
+            last_output.locked().0 = Instant::now();
             // A reader of ours that has left is no reason to end the child.
             let _ = to.write_all(&buffer[..read]).and_then(|()| to.flush());
         }
-        heard.locked().1 -= 1;
+        last_output.locked().1 -= 1;
     });
 }
 

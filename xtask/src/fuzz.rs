@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: every target of `fuzz/`, one after the other.
 //!
 //! It needs a C++ compiler, which builds libFuzzer, and no nightly: the instrumentation is LLVM's own, and without `unsafe`
-//! there is nothing for an address sanitizer to find. Whoever wants one has `cargo fuzz`, which knows the same directory.
+//! there is nothing for an address sanitizer to find. `cargo fuzz` works in the same directory and offers one.
 
 use std::fs;
 use std::path::PathBuf;

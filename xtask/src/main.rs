@@ -7,6 +7,7 @@ mod chaos;
 mod checks;
 mod child;
 mod conformance;
+mod dashboard;
 mod dependencies;
 mod fuzz;
 mod licence;
@@ -64,6 +65,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Test(options) => checks::run(&project, &options),
         Chore::Partners => partners::install(&project).and_then(|()| partners::build_rmcp_server(&project)),
         Chore::Conformance => conformance::run(&project),
+        Chore::Dashboard => dashboard::run(&project),
         Chore::Rivals => rivals::install(&project),
         Chore::Bench { passed_on } => BENCHED.iter().try_for_each(|package| {
             let mut cargo = project.cargo();

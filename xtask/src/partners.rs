@@ -1,5 +1,6 @@
 //! `cargo xtask partners`: the real MCP servers that tests talk to, pinned in `tests/partners`, old releases of the SDKs, pinned in
-//! `tests/old-sdks`, and the real clients, pinned in `tests/clients`, installed below `target/partners`.
+//! `tests/old-sdks`, the real clients, pinned in `tests/clients`, and a real authorization server, pinned in
+//! `tests/authorization-server`, installed below `target/partners`.
 //!
 //! `partners.json` says how each partner is started; the crate `mainstay-partner` reads it.
 
@@ -17,6 +18,7 @@ use crate::{child, npm, python, tools};
 const SOURCE: &str = "tests/partners";
 const CLIENTS: &str = "tests/clients";
 const OLD_SDKS: &str = "tests/old-sdks";
+const AUTHORIZATION_SERVER: &str = "tests/authorization-server";
 const OLD_PYTHON_SDKS: &str = "python-sdks.txt";
 const LOCAL_WITHIN: Duration = Duration::from_secs(120);
 const BUILD_WITHIN: Duration = Duration::from_secs(1200);
@@ -39,6 +41,12 @@ pub(crate) fn install(project: &Project) -> Result<()> {
         OLD_PYTHON_SDKS,
     )
     .context("cannot install the old releases of the Python SDK")?;
+    npm::install(
+        project,
+        AUTHORIZATION_SERVER,
+        &project.built("partners/authorization-server"),
+    )
+    .context("cannot install the authorization server from npm")?;
     prepare_files(project).context("cannot prepare what the partners serve")?;
     let file = file(project);
     write(&file, &describe(project, &old_sdks(project)?))?;
@@ -145,6 +153,15 @@ fn describe(project: &Project, old_sdks: &str) -> String {
             &python("python"),
             &built("partners/clients/node_modules"),
             &source(CLIENTS),
+        ),
+        entry(
+            "authorization_server",
+            &npm::node(&project.built("partners/authorization-server")).to_string_lossy(),
+            &[
+                &source("tests/authorization-server/server.mjs"),
+                &built("partners/authorization-server/node_modules"),
+            ],
+            None,
         ),
     ];
     format!("{{\n{}\n}}\n", entries.join(",\n"))

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use crate::child;
 use crate::project::Project;
@@ -42,9 +42,27 @@ const PARTNER_TOOLS: &[RustTool] = &[
     },
 ];
 
+const BROWSER: &[RustTool] = &[RustTool {
+    name: "chromium",
+    look: &["chromium", "--version"],
+    package: "chromium",
+}];
+
 /// What installing and running the test partners takes.
 pub(crate) fn ensure_partner_tools() -> Result<()> {
-    let missing = missing(PARTNER_TOOLS);
+    ensure(PARTNER_TOOLS)
+}
+
+/// The browser that shows the dashboard: its program.
+pub(crate) fn ensure_browser() -> Result<&'static str> {
+    ensure(BROWSER)?;
+    let path = ["/usr/bin/chromium", "/usr/local/bin/chromium"];
+    let found = path.into_iter().find(|path| std::path::Path::new(path).exists());
+    found.context("chromium is installed, and is neither in /usr/bin nor in /usr/local/bin")
+}
+
+fn ensure(tools: &'static [RustTool]) -> Result<()> {
+    let missing = missing(tools);
     if missing.is_empty() {
         return Ok(());
     }
@@ -67,7 +85,7 @@ pub(crate) fn ensure_partner_tools() -> Result<()> {
         .args(["install", "--quiet", "--yes", "--no-install-recommends"])
         .args(&packages);
     child::run_with_retries(&mut install, INSTALL_WITHIN)?;
-    match self::missing(PARTNER_TOOLS).first() {
+    match self::missing(tools).first() {
         Some(tool) => bail!("{} is still missing after installing {}", tool.name, tool.package),
         None => Ok(()),
     }

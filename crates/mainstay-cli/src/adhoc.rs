@@ -81,7 +81,7 @@ fn token(variable: &str) -> Result<String, CommandFailure> {
     token.map_err(CommandFailure::usage)
 }
 
-/// A problem without the key, which nobody wrote.
+/// A problem without its key: there is no configuration file.
 fn in_words(problem: &Problem) -> String {
     match &problem.fix {
         Some(fix) => format!("{}; {fix}", problem.message),

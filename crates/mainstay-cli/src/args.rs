@@ -9,14 +9,22 @@ use clap::{Args, Parser, Subcommand};
 use mainstay::config::parse_duration;
 
 use crate::add::{AddArgs, RemoveArgs};
+use crate::auth::AuthArgs;
 use crate::completions::CompletionsArgs;
 use crate::connect::ConnectArgs;
+use crate::control::{
+    DisableArgs, EnableArgs, EventsArgs, LogsArgs, ReloadArgs, RestartArgs, SessionsArgs, StatusArgs,
+};
 use crate::daemon::DaemonArgs;
 use crate::doctor::DoctorArgs;
 use crate::import::ImportArgs;
+use crate::login::LoginArgs;
+use crate::logout::LogoutArgs;
 use crate::man::ManArgs;
 use crate::output::LogFormat;
 use crate::schema::SchemaArgs;
+use crate::service::ServiceArgs;
+use crate::top::TopArgs;
 use crate::ui::UiArgs;
 
 /// The times of all answers are kept for the figures at the end.
@@ -36,6 +44,9 @@ const ENVIRONMENT: &str = "\
 Environment:
   MAINSTAY_CONFIG  the configuration file, where --config names none
   MAINSTAY_CACHE   where catalogs are remembered [default: $XDG_CACHE_HOME/mainstay or ~/.cache/mainstay]
+  MAINSTAY_LOGINS  where logins are kept [default: $XDG_STATE_HOME/mainstay/logins or ~/.local/state/mainstay/logins]
+  MAINSTAY_LOGIN_KEY_FILE
+                   the key file that logins are encrypted with [default: they are not encrypted]
   MAINSTAY_RUNTIME where the daemon's socket is [default: $XDG_RUNTIME_DIR/mainstay, or a directory in /tmp]
   MAINSTAY_LOG     what is logged on stderr, such as `warn` or `mainstay=debug`, in place of what a command logs by itself
   NO_COLOR         set to anything: no colours";
@@ -91,10 +102,23 @@ pub(crate) enum Command {
     Daemon(DaemonArgs),
     Ui(UiArgs),
     Ping(PingArgs),
+    Status(StatusArgs),
+    Restart(RestartArgs),
+    Enable(EnableArgs),
+    Disable(DisableArgs),
+    Reload(ReloadArgs),
+    Logs(LogsArgs),
+    Events(EventsArgs),
+    Sessions(SessionsArgs),
+    Login(LoginArgs),
+    Logout(LogoutArgs),
+    Auth(AuthArgs),
     Import(ImportArgs),
     Add(AddArgs),
     Remove(RemoveArgs),
     Doctor(DoctorArgs),
+    Service(ServiceArgs),
+    Top(TopArgs),
     Schema(SchemaArgs),
     Completions(CompletionsArgs),
     #[command(hide = true)]
@@ -112,6 +136,9 @@ pub(crate) struct AdHoc {
     /// The variable that holds the bearer token of the address
     #[arg(long, value_name = "VARIABLE", requires = "url")]
     pub(crate) bearer_token_env: Option<String>,
+    /// Start the servers for this command alone, even if the daemon has them
+    #[arg(long)]
+    pub(crate) no_daemon: bool,
     /// A server by its command, behind `--`, in place of a configured one
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,

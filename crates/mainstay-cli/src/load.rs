@@ -13,6 +13,7 @@ use crate::adhoc;
 use crate::args::{AdHoc, Common};
 use crate::exit::CommandFailure;
 use crate::output::{Screen, Text, plain, text};
+use crate::through_daemon::use_daemon;
 
 /// The name of the server that stands in where there is no configuration.
 const DEMO: &str = "demo";
@@ -56,8 +57,11 @@ pub(crate) fn servers(adhoc: &AdHoc, common: &Common, screen: &Screen) -> Result
     if let Some(setup) = adhoc::setup(adhoc, common)? {
         return Ok(setup);
     }
-    let setup = load(common)?;
+    let mut setup = load(common)?;
     setup.announce(screen);
+    if !adhoc.no_daemon {
+        use_daemon(&mut setup, screen);
+    }
     Ok(setup)
 }
 
@@ -216,14 +220,16 @@ fn demo_server() -> Result<ServerConfig, CommandFailure> {
 
 /// `MAINSTAY_CACHE`, or `mainstay` in the user's cache directory.
 pub(crate) fn cache_directory() -> Option<PathBuf> {
-    let set = |name: &str| {
-        env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    set("MAINSTAY_CACHE").or_else(|| {
-        let base = set("XDG_CACHE_HOME").filter(|path| path.is_absolute());
-        let base = base.or_else(|| set("HOME").map(|home| home.join(".cache")))?;
+    set_path("MAINSTAY_CACHE").or_else(|| {
+        let base = set_path("XDG_CACHE_HOME").filter(|path| path.is_absolute());
+        let base = base.or_else(|| set_path("HOME").map(|home| home.join(".cache")))?;
         Some(base.join("mainstay"))
     })
+}
+
+/// The path in a variable, if it is set.
+pub(crate) fn set_path(name: &str) -> Option<PathBuf> {
+    env::var_os(name)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
 }

@@ -11,6 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::load::Setup;
+use crate::logins;
 use crate::output::{Screen, Text, plain, text};
 
 /// Starts the servers, does the work, and closes them.
@@ -18,7 +19,7 @@ pub(crate) fn with_fleet(setup: &Setup, screen: &Screen, work: impl AsyncFnOnce(
     with_fleet_or(setup, screen, work, Ok)
 }
 
-/// The same; where a signal comes before the work is done, `interrupted` says what is to be said of it.
+/// The same; if a signal ends the work early, `interrupted` makes the result.
 pub(crate) fn with_fleet_or(
     setup: &Setup,
     screen: &Screen,
@@ -28,7 +29,8 @@ pub(crate) fn with_fleet_or(
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(CommandFailure::failed)?;
     let done = runtime.block_on(supervise(setup, screen, work, interrupted));
-    // Whatever still runs belongs to nobody.
+    runtime.block_on(logins::finish());
+    // The fleet is closed: tasks that still run are not needed.
     runtime.shutdown_background();
     done
 }
@@ -39,9 +41,9 @@ async fn supervise(
     work: impl AsyncFnOnce(&Fleet) -> Done,
     interrupted: impl FnOnce(Exit) -> Done,
 ) -> Done {
-    // Before anything is started: a signal that comes then must end it.
+    // Before anything is started, so that a signal during the start ends it.
     let signals = Signals::listen()?;
-    let mut builder = Fleet::builder();
+    let mut builder = Fleet::builder().credential_source(logins::source());
     if let Some(store) = &setup.store {
         builder = builder.store(store);
     }
@@ -71,7 +73,7 @@ async fn until_signalled(
     }
 }
 
-/// Says which servers did not end in time: what they had to put in order may not be.
+/// Names the servers that were killed: they may not have saved their work.
 pub(crate) fn say_late(report: &CloseReport, screen: &Screen) {
     let names: BTreeSet<&str> = report.killed().map(|closed| closed.server.as_str()).collect();
     if !names.is_empty() {

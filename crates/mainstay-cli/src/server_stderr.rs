@@ -1,7 +1,7 @@
 //! What a wrapped server writes to stderr, passed on to the program's own stderr: that is where hosts keep a server's log.
 //!
 //! It passes as it is, or cleaned, line by line, where a person reads it on a terminal. A host that does not read holds up a
-//! thread of its own here and nothing else: what it does not read in time is dropped, and it is told so.
+//! thread of its own here and nothing else: what it does not read in time is dropped, and a line says so.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -20,7 +20,7 @@ const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(200);
 pub(crate) struct Passing {
     /// Dropped when the server has ended: what waits is still passed on, and nothing after it.
     end: oneshot::Sender<()>,
-    /// Told when all of it is written.
+    /// Signalled when all of it is written.
     written: oneshot::Receiver<()>,
 }
 

@@ -46,10 +46,10 @@ pub(crate) fn output() -> Box<dyn AsyncWrite + Send + Unpin> {
     }
 }
 
-/// An input that ends when it does, or as soon as it is told to.
+/// An input that ends at its end of file, or as soon as `end` is signalled.
 pub(crate) struct EndsEarly<R> {
     input: R,
-    /// Told, or dropped, when nothing more is to be read.
+    /// Signalled, or dropped, when nothing more is to be read.
     end: oneshot::Receiver<()>,
     ended: bool,
 }
@@ -70,7 +70,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for EndsEarly<R> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // A receiver is not to be asked again once it has heard.
+        // A receiver must not be polled again after it completed.
         if self.ended || Pin::new(&mut self.end).poll(context).is_ready() {
             self.ended = true;
             return Poll::Ready(Ok(()));

@@ -118,12 +118,18 @@ async function logInByLink() {
   history.replaceState(null, "", "#/");
   try {
     await logIn(code);
+    store.hurry();
   } catch (error) {
     say(error.message, true);
   }
 }
 
 await logInByLink();
-addEventListener("hashchange", () => { route(); main.focus({ preventScroll: true }); });
+addEventListener("hashchange", async () => {
+  // A link that is opened in this very tab.
+  await logInByLink();
+  route();
+  main.focus({ preventScroll: true });
+});
 route();
 store.run();

@@ -16,7 +16,7 @@ export class EventsView {
   constructor(frame) {
     this.#frame = frame;
     this.#filter.addEventListener("input", () => this.draw());
-    this.root = element("section", { "aria-label": "Events" }, element("div", { class: "tools" }, this.#filter), this.#list);
+    this.root = element("section", { "aria-label": "Events" }, element("h1", { class: "hidden" }, "Events"), element("div", { class: "tools" }, this.#filter), this.#list);
   }
 
   changed() { this.#drawSoon(); }

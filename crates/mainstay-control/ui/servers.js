@@ -21,6 +21,7 @@ export class ServersView {
     this.#filter.addEventListener("input", () => this.draw());
     const heads = ["Server", "State", "Last hour", "Calls/s", "p50 / p95", "Errors", "Running", "Memory", "CPU", "Offers", "Used by", ""];
     this.root = element("section", { "aria-label": "Servers" },
+      element("h1", { class: "hidden" }, "Servers"),
       element("div", { class: "tools" }, this.#filter, this.#count),
       element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of servers" },
         element("table", { class: "servers" },
@@ -72,9 +73,10 @@ class Row {
       element("th", { scope: "row" }, element("a", { href: `#/servers/${encodeURIComponent(name)}` }, plain(name, 80)), part("target", { class: "target" })),
       element("td", { class: "state" }, part("badge", { class: "badge" }), " ", part("since", { class: "muted" }), part("why", { class: "why" })),
       element("td", {}, this.#strip.root),
-      cell("rate", { class: "number" }), cell("latency", { class: "number" }), cell("errors", { class: "number" }),
-      cell("running", { class: "number" }), cell("memory", { class: "number" }), cell("cpu", { class: "number" }),
-      cell("offers"), cell("users"),
+      cell("rate", { class: "number", "data-label": "calls/s" }), cell("latency", { class: "number", "data-label": "p50 / p95" }),
+      cell("errors", { class: "number", "data-label": "errors" }), cell("running", { class: "number", "data-label": "running" }),
+      cell("memory", { class: "number", "data-label": "memory" }), cell("cpu", { class: "number", "data-label": "CPU" }),
+      cell("offers"), cell("users", { "data-label": "used by" }),
       element("td", { class: "commands" }, this.#button("Restart", "restart"), this.#cells.toggle = this.#button("Disable", "disable")));
   }
 

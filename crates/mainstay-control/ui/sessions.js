@@ -12,6 +12,7 @@ export class SessionsView {
     this.#frame = frame;
     const heads = ["Client", "Since", "Connected by", "Protocol", "Sees", "Uses", "Waits for"];
     this.root = element("section", { "aria-label": "Sessions" },
+      element("h1", { class: "hidden" }, "Sessions"),
       element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of sessions" },
         element("table", {},
           element("thead", {}, element("tr", {}, heads.map((head) => element("th", { scope: "col" }, head)))),

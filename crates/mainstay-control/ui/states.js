@@ -24,7 +24,7 @@ export function healthOf(state, reason) {
 /** The transitions that the diagram draws. */
 export const EDGES = [
   ["disabled", "connecting"], ["connecting", "connected"], ["connecting", "disconnected"],
-  ["connecting", "permanently_failed"], ["connecting", "disabling"], ["connected", "reconnecting"],
+  ["connecting", "reconnecting"], ["connecting", "permanently_failed"], ["connecting", "disabling"], ["connected", "reconnecting"],
   ["connected", "disconnected"], ["connected", "permanently_failed"], ["connected", "disabling"],
   ["reconnecting", "connected"], ["reconnecting", "disconnected"], ["reconnecting", "permanently_failed"],
   ["reconnecting", "disabling"], ["disconnected", "connecting"], ["disconnected", "disabling"],

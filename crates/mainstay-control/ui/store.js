@@ -87,6 +87,7 @@ export class Store extends EventTarget {
   /** `live`, `away` or `refused`. */
   link = "connecting";
   #stop = null;
+  #wake = null;
   #retry = RETRY_FIRST;
   /** How far the clock of the program is ahead of the browser's. */
   #ahead = 0;
@@ -104,9 +105,18 @@ export class Store extends EventTarget {
         refused = error instanceof ApiError && (error.status === 401 || error.status === 403);
       }
       this.#setLink(refused ? "refused" : "away");
-      await new Promise((wake) => setTimeout(wake, this.#retry));
+      await new Promise((wake) => {
+        this.#wake = wake;
+        setTimeout(wake, this.#retry);
+      });
       this.#retry = Math.min(this.#retry * 1.6, RETRY_LONGEST);
     }
+  }
+
+  /** Tries again at once: there is a reason to hope. */
+  hurry() {
+    this.#retry = RETRY_FIRST;
+    this.#wake?.();
   }
 
   #message(name, data) {

@@ -14,10 +14,10 @@
 //! use mainstay_oauth::{AuthChallenge, Context, HttpRequest, HttpResponse, Login, LoginError, LoginOptions, LoginRecord, LoginStep};
 //! use url::Url;
 //!
-//! fn log_in(server: Url, www_authenticate: &str) -> Result<LoginRecord, LoginError> {
+//! fn log_in(server: Url, challenge: AuthChallenge) -> Result<LoginRecord, LoginError> {
 //!     let random = ring::rand::SystemRandom::new();
 //!     let mut options = LoginOptions::new(server);
-//!     options.challenge = AuthChallenge::parse([www_authenticate]);
+//!     options.challenge = challenge;
 //!
 //!     let (mut login, mut step) = Login::start(options)?;
 //!     loop {
@@ -69,7 +69,8 @@
 //! # }
 //! # fn wait(_until: SystemTime) {}
 //! #
-//! # let record = log_in(Url::parse("https://mcp.example.com/mcp").unwrap(), "Bearer scope=\"files:read\"").unwrap();
+//! # let challenge = AuthChallenge { scopes: vec!["files:read".to_owned()], ..AuthChallenge::default() };
+//! # let record = log_in(Url::parse("https://mcp.example.com/mcp").unwrap(), challenge).unwrap();
 //! # assert_eq!(record.granted_scopes, ["files:read"]);
 //! ```
 //!

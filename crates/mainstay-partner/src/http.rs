@@ -1,6 +1,6 @@
 //! The partners that speak HTTP: started by the test itself, on a port it chose, and surely ended with it.
 //!
-//! A partner says in its own way when it is ready, or not at all. Whoever connects to it finds out: waiting for a server
+//! A partner says in its own way when it is ready, or not at all. A client that connects finds out: waiting for a server
 //! that is not there yet is part of what is tested.
 
 use std::net::{Ipv4Addr, TcpListener};
@@ -16,7 +16,7 @@ use crate::{Partner, Partners};
 const FIRST_PORT: u16 = 20_000;
 const PORTS: u16 = 12_000;
 
-/// What one process of tests takes at most before it meets the ports of its neighbours.
+/// What one process of tests takes at most before it reaches the ports of its neighbours.
 const PORTS_EACH: u16 = 16;
 
 /// The real servers over HTTP.
@@ -118,7 +118,7 @@ impl RunningServer {
     pub fn kill(&mut self) {
         if matches!(self.0.try_wait(), Ok(None)) {
             let group = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
-            // Its leader is our child and not reaped yet, so the number is nobody else's.
+            // Its leader is our child and not reaped yet, so no other group has the number.
             let _gone_already = group.map(|group| kill_process_group(group, Signal::KILL));
         }
         let _reaped_already = self.0.wait();
@@ -131,7 +131,7 @@ impl Drop for RunningServer {
     }
 }
 
-/// A loopback port that nobody listens on, and that no outgoing connection will take.
+/// A free loopback port that no outgoing connection will take.
 ///
 /// # Panics
 ///

@@ -43,6 +43,10 @@ pub struct Partners {
     pub old_sdks: BTreeMap<String, Partner>,
     /// The real clients.
     pub clients: Clients,
+    /// A real authorization server and an MCP server that it protects. Its last argument, which the test adds, is how long a
+    /// token lives in seconds. `None` if an older `cargo xtask partners` installed the others.
+    #[serde(default)]
+    pub authorization_server: Option<Partner>,
 }
 
 /// What the real clients are run with.
@@ -139,6 +143,7 @@ impl Partners {
             rmcp,
             old_sdks: _,
             clients: _,
+            authorization_server: _,
         } = self;
         [
             ("everything", everything),

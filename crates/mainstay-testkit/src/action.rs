@@ -45,7 +45,7 @@ pub enum Action {
     Aside(Vec<Action>),
     /// From here on nothing is written any more; reading and noting go on.
     Silence,
-    /// Stops reading for ever, and stays alive.
+    /// Never reads again, and stays alive.
     Park,
     /// Ends the server with this code. In memory: cuts the connection.
     Exit(i32),

@@ -77,7 +77,7 @@ pub enum Fault {
     FillStderr(usize),
     /// Starts a child, then answers properly.
     Spawn(Child),
-    /// Another fault, this much later, beside whatever happens meanwhile. The event itself takes its usual course.
+    /// Another fault, this much later. The event itself takes its usual course.
     Later {
         /// Milliseconds.
         ms: u64,
@@ -120,7 +120,7 @@ pub enum AnswerFault {
     NoResult,
     /// The right id and a result that is a number.
     ResultIsNumber,
-    /// An id nobody asked with.
+    /// An id that no request has.
     WrongId,
     /// An error with `id: null`.
     ErrorWithoutId,
@@ -150,7 +150,7 @@ pub enum Garbage {
     BlankLines,
     /// An answer to a request that was never made.
     AnswerToNothing,
-    /// A request of a method nobody knows.
+    /// A request with an unknown method.
     UnknownRequest,
 }
 
@@ -162,8 +162,8 @@ pub enum Flood {
     ListChanged,
     /// `notifications/message`.
     Log,
-    /// `notifications/progress` for a token nobody gave.
+    /// `notifications/progress` for an unknown token.
     Progress,
-    /// A method nobody knows.
+    /// An unknown method.
     Unknown,
 }

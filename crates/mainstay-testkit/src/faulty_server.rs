@@ -1,4 +1,4 @@
-//! A faulty server as a command line, for whoever starts MCP servers.
+//! A faulty server as a command line that any MCP client can start.
 
 use std::sync::OnceLock;
 

@@ -1,7 +1,7 @@
 //! The stage in memory: a far side that plays a script at the other end of a stream, on tokio's clock.
 //!
 //! Made for paused time: nothing here sleeps but through `tokio::time`, and every wait of a test has an event behind it.
-//! There is no process, so whatever ends one cuts the connection instead.
+//! There is no process: faults that would end one cut the connection instead.
 
 pub(crate) mod seen;
 
@@ -77,7 +77,7 @@ impl FarSide {
     /// Waits until at least `count` messages of this method have arrived, or the connection is over.
     ///
     /// # Panics
-    /// When an hour has passed by tokio's clock: a test that waits in vain fails rather than hangs.
+    /// When an hour has passed by tokio's clock: a test whose event never comes fails instead of hanging.
     ///
     /// # Cancel safety
     /// Safe: it only looks.
@@ -118,7 +118,7 @@ impl FarSide {
         change(self.shared.responder().script_mut());
     }
 
-    /// Writes a line, whatever it is.
+    /// Writes a line, valid or not.
     ///
     /// # Cancel safety
     /// Safe: the line is queued whole or not at all.

@@ -23,7 +23,7 @@ pub enum Speaks {
     Legacy,
     /// Per-request metadata only; `initialize` is refused with the versions supported.
     Modern,
-    /// Whatever the client speaks.
+    /// Both eras.
     Both,
 }
 
@@ -44,9 +44,9 @@ pub enum Cursors {
     /// To the end, then none.
     #[default]
     Honest,
-    /// The same page with the same cursor for ever.
+    /// The same page with the same cursor, without end.
     Repeating,
-    /// A new page with a new cursor for ever.
+    /// A new page with a new cursor, without end.
     Endless,
 }
 
@@ -66,7 +66,7 @@ pub struct Script {
     pub builtin_tools: bool,
     /// Further tools, as listed. They answer as `echo` does.
     pub tools: Vec<Value>,
-    /// A file with a JSON array of tools, read anew for each listing, in place of all other tools.
+    /// A file with a JSON array of tools, read again for each listing, in place of all other tools.
     pub tools_file: Option<PathBuf>,
     /// Its prompts, as listed.
     pub prompts: Vec<Value>,
@@ -171,7 +171,7 @@ impl Script {
         self
     }
 
-    /// Takes the tools from this file (a JSON array), read anew for each listing.
+    /// Takes the tools from this file (a JSON array), read again for each listing.
     #[must_use]
     pub fn tools_file(mut self, path: impl AsRef<Path>) -> Self {
         self.tools_file = Some(path.as_ref().to_owned());

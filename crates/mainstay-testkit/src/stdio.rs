@@ -1,7 +1,7 @@
 //! The stage of the `faulty-server` process: stdin, stdout, signals and children.
 //!
-//! One thread reads; what has to wait gets a thread of its own. Nothing here is quick to give up: a process that is told
-//! to hang does hang. `LIFETIME` alone ends it, so that a test that dies leaves nothing behind for ever.
+//! One thread reads; what has to wait gets a thread of its own. A process whose script says to
+//! hang does hang. Only `LIFETIME` ends it, so that a test that dies leaves no process behind.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufWriter, Read, Write};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::VERSIONS;
-use super::report::{ConformanceReport, Verdict};
+use super::report::{ConformanceReport, ScenarioVerdict};
 use super::suite::{Suite, directory, verdict};
 use crate::project::Project;
 
@@ -28,9 +28,18 @@ pub(super) fn run(project: &Project, suite: &Suite, expected: &[String]) -> Resu
     Ok(report)
 }
 
-/// Drives the client through what one version requires.
-fn verdicts(clients: &Path, suite: &Suite, version: &str) -> Result<Vec<(String, Verdict)>> {
-    let required = suite.required(version, "client")?;
+/// Extensions that no version requires and that Mainstay has all the same. The suite runs them with the others.
+const EXTENSIONS: [&str; 4] = [
+    "auth/client-credentials-basic",
+    "auth/client-credentials-jwt",
+    "auth/enterprise-managed-authorization",
+    "auth/wif-jwt-bearer",
+];
+
+/// Drives the client through what one version requires, and through extensions.
+fn verdicts(clients: &Path, suite: &Suite, version: &str) -> Result<Vec<(String, ScenarioVerdict)>> {
+    let mut required = suite.required(version, "client")?;
+    required.extend(EXTENSIONS.map(str::to_owned));
     let results = suite.results(&format!("client/{version}"))?;
     // The suite takes this line apart at its spaces, so it must have no path in it.
     let client = format!("./{CLIENT}");

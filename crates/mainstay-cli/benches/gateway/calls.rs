@@ -35,10 +35,30 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
     })
 }
 
-/// Calls to a server that takes next to no time: what the gateway adds.
+/// Calls to a server that takes next to no time: what the gateway adds. Over HTTP in both forms of an answer.
 pub(crate) fn measure_bare(effort: Effort) -> Fallible<Vec<Figure>> {
-    let servers = [("bare stdio", None), ("bare HTTP", None)];
-    runtime()?.block_on(through_gateway(effort, EchoKind::Bare, servers))
+    let servers = [("bare stdio", None), ("bare HTTP, JSON answers,", None)];
+    runtime()?.block_on(async {
+        let mut figures = through_gateway(effort, EchoKind::Bare, servers).await?;
+        figures.extend(of_event_streams(effort).await?);
+        Ok(figures)
+    })
+}
+
+/// Calls to a server that answers each POST with an event stream, as most SDKs do.
+async fn of_event_streams(effort: Effort) -> Fallible<Vec<Figure>> {
+    let home = TempDir::new()?;
+    let server = Echo::new(EchoKind::Bare, EchoTransport::HttpEvents, RESULT);
+    let web = Web::serving(server)?;
+    let gateway = GatewayProcess::start(&home, &json!({ "web": web.entry() }))?;
+    let ours = CallTarget {
+        port: gateway.port,
+        path: "/mcp/web",
+        tool: "echo",
+    };
+    let mut client = BenchClient::connect(ours.port, ours.path).await?;
+    until(async || Ok(client.call("echo").await.ok())).await?;
+    compare(effort, &web, &ours, "bare HTTP, event streams,", None).await
 }
 
 async fn through_gateway(

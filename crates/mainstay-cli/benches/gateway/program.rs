@@ -120,7 +120,12 @@ impl GatewayProcess {
 
 impl Web {
     pub(crate) fn start(kind: EchoKind, result: usize) -> Fallible<Self> {
-        Self::exec(&Echo::new(kind, EchoTransport::Http, result).arguments())
+        Self::serving(Echo::new(kind, EchoTransport::Http, result))
+    }
+
+    /// This server.
+    pub(crate) fn serving(server: Echo) -> Fallible<Self> {
+        Self::exec(&server.arguments())
     }
 
     /// A server on standard input and output with nothing but a loop before it.

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::gateway::PlainText;
+use mainstay::server::Reason;
 use mainstay::{CallError, CallErrorKind, Failure, Outcome, Server};
 
 use super::Asking;
 use crate::exit::{Done, Exit};
 use crate::json;
+use crate::login;
 use crate::output::{Text, plain, text};
 
 /// How long the end of a process may take to be known once its connection is lost.
@@ -33,6 +35,11 @@ impl Asking<'_> {
             for line in &failure.stderr {
                 self.screen.say(text!("  stderr: {}", PlainText::line(line)));
             }
+        }
+        if asks_for_login(error) {
+            let command = login::command(self.address.as_deref().unwrap_or(server.name()));
+            self.screen
+                .say(text!("  run `{}`, then try again", plain(&command)));
         }
         if self.is_call {
             self.screen.say(verdict(error));
@@ -115,5 +122,14 @@ fn verdict(error: &CallError) -> &'static str {
             "the call has run, and its answer is lost: check its effects before you repeat it"
         }
         (_, _) => MAY_HAVE_RUN,
+    }
+}
+
+/// Whether a login is what the server asks for.
+fn asks_for_login(error: &CallError) -> bool {
+    match error.kind() {
+        CallErrorKind::AuthRequired { .. } => true,
+        CallErrorKind::NotConnected(now) => now.reason == Some(Reason::AuthRequired),
+        _other => false,
     }
 }

@@ -12,9 +12,10 @@ use tokio::time::Instant;
 use crate::args::RequestArgs;
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::json;
-use crate::load::Setup;
+use crate::load::{Setup, Source};
 use crate::output::{Screen, Text};
 use crate::pick::{Sought, find};
+use crate::reach;
 use crate::run::with_fleet_or;
 use crate::startup::{Progress, Standing, Startup};
 
@@ -34,6 +35,8 @@ pub(crate) struct Asking<'a> {
     is_call: bool,
     /// The server that is asked, once it is known.
     server: OnceCell<String>,
+    /// What `mainstay login` takes for a server that no configuration knows.
+    address: Option<String>,
     /// Whether the request was handed over to be sent.
     is_sent: Cell<bool>,
     began: Instant,
@@ -55,6 +58,10 @@ impl<'a> Asking<'a> {
             listing: setup.listing(),
             is_call: false,
             server: OnceCell::new(),
+            address: match &setup.source {
+                Source::Address => setup.servers.first().and_then(reach::address),
+                Source::File { .. } | Source::Demo { .. } | Source::Arguments => None,
+            },
             is_sent: Cell::new(false),
             began: Instant::now(),
         }

@@ -22,7 +22,7 @@ impl CallProgress {
     }
 }
 
-/// Options that show progress, if somebody watches. Asking for it makes servers do more work.
+/// Options that show progress on a terminal. A progress token makes servers do more work.
 pub(super) fn shown(screen: &Screen, options: CallOptions) -> (CallProgress, CallOptions) {
     if !screen.is_live() {
         return (CallProgress(None), options);

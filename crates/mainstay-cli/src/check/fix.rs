@@ -9,6 +9,7 @@ use mainstay::config::Target;
 use mainstay::server::{Reason, StartStage};
 use mainstay::{ServerConfig, StateKind, Status};
 
+use crate::login;
 use crate::reach::command_line;
 use crate::startup::Standing;
 
@@ -20,6 +21,14 @@ pub(crate) struct Fix {
     pub(crate) command: Option<String>,
 }
 
+/// The command that logs in: by name if the server is in a file, by address otherwise.
+fn login_command(config: &ServerConfig, file: Option<&Path>) -> String {
+    match (config.target(), file) {
+        (Target::Http(target), None) => login::command(target.url().shown()),
+        (_, _) => login::command(config.name()),
+    }
+}
+
 /// The way out, where one is known. The library's messages name the fault; this names the next step.
 pub(crate) fn fix(status: &Status, config: &ServerConfig, file: Option<&Path>) -> Option<Fix> {
     match Standing::of(status) {
@@ -27,10 +36,13 @@ pub(crate) fn fix(status: &Status, config: &ServerConfig, file: Option<&Path>) -
         Standing::Starting | Standing::Down => {}
     }
     if status.reason == Some(Reason::AuthRequired) {
-        return Some(Fix::plain(match config.target() {
-            Target::Http(target) => http::login(target),
-            _ => "log in to it",
-        }));
+        return Some(match config.target() {
+            Target::Http(target) => Fix {
+                advice: http::login(target).to_owned(),
+                command: http::can_log_in(target).then(|| login_command(config, file)),
+            },
+            _ => Fix::plain("log in to it"),
+        });
     }
     match (&status.last_error, status.start.as_ref().map(|start| start.stage)) {
         (_, Some(StartStage::Installing)) => {

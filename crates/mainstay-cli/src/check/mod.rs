@@ -24,7 +24,7 @@ pub(crate) fn run(check: &CheckArgs, common: &Common, screen: &Screen) -> Done {
     }
     with_fleet(&setup, screen, async |fleet| {
         let startup = Startup::of(fleet);
-        // Scripts that read JSON are told nothing on the way.
+        // With --json there is no output before the document.
         let mut progress = Progress::new(screen, !check.json);
         let statuses = startup
             .settle(check.timeout, |statuses| progress.show(&startup, fleet, statuses))
@@ -42,7 +42,7 @@ pub(crate) fn run(check: &CheckArgs, common: &Common, screen: &Screen) -> Done {
 }
 
 impl CheckReport {
-    /// Errors in the configuration need a person, whatever is up.
+    /// Errors in the configuration count even if all servers are up.
     pub(crate) fn exit(&self) -> Exit {
         if !self.refused.is_empty() {
             Exit::Usage

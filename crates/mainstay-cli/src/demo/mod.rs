@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use line::DemoLine;
 use session::DemoSession;
 
-/// Messages that may wait for a client that reads slowly; whoever adds one more waits.
+/// Messages that may wait for a client that reads slowly; adding one more waits.
 const QUEUED_MESSAGES: usize = 256;
 
 /// Serves stdin and stdout until stdin ends.

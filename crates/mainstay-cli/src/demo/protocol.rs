@@ -39,7 +39,7 @@ pub(super) enum DemoMessage {
         method: String,
         params: Map<String, Value>,
     },
-    /// An answer. The demo asks nothing, so it belongs to nothing.
+    /// A response. The demo sends no requests, so it is ignored.
     Response,
 }
 

@@ -5,6 +5,7 @@ mod answer;
 mod check;
 mod describe;
 mod doctor;
+mod login;
 mod ping;
 mod tools;
 
@@ -18,6 +19,7 @@ pub(crate) use answer::{AnswerDocument, AnswerSubject};
 pub(crate) use check::{CheckDocument, ConfiguredDocument};
 pub(crate) use describe::DescribedDocument;
 pub(crate) use doctor::DoctorDocument;
+pub(crate) use login::{AuthStatusDocument, LoggedInDocument, LogoutDocument};
 pub(crate) use ping::PingDocument;
 pub(crate) use tools::ToolsDocument;
 

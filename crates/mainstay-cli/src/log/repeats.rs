@@ -17,7 +17,7 @@ use crate::output::{Screen, Text};
 const WINDOW: Duration = Duration::from_secs(10);
 /// How many lines of one kind are written in that time.
 const BURST: u32 = 10;
-/// How many kinds are told apart. All others together are one more.
+/// How many kinds are counted separately. All others together are one more.
 const MAX_KINDS: usize = 1024;
 
 /// Which lines are alike: of one server and one message; all changes of one server's state are.

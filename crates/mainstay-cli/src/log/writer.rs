@@ -50,7 +50,7 @@ impl Writer {
         self.filled.notify_one();
     }
 
-    /// Writes lines for ever; asks for those that are due every now and then.
+    /// Writes lines until the program ends, and from time to time those that are due.
     pub(super) fn run(&self, write_due: impl Fn(Instant)) {
         let mut ticked = Instant::now();
         loop {

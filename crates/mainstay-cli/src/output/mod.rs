@@ -1,7 +1,7 @@
 //! What a person sees: results on stdout, everything else on stderr, colours and redrawing only on a terminal.
 //!
 //! The screen takes [`Text`] alone, which is made of the program's own words and of cleaned text: nothing that a server
-//! says drives a terminal. Nothing here fails because nobody reads: a closed stderr is ignored, and a closed stdout
+//! says drives a terminal. Nothing here fails for want of a reader: a closed stderr is ignored, and a closed stdout
 //! (`| head`) ends quietly.
 
 mod live;

@@ -20,10 +20,10 @@ pub(crate) use progress::Progress;
 /// times is shown to the person, who can mend it, instead of being waited for.
 const ATTEMPTS: u32 = 3;
 
-/// How often somebody who watches is shown the passing of time.
+/// How often the elapsed time on a terminal is updated.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Where a server stands, for somebody who waits for it.
+/// The state of a server, for a command that waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// It may come up yet.
@@ -32,7 +32,7 @@ pub(crate) enum Standing {
     Up,
     /// It is not worth waiting for.
     Down,
-    /// Nobody wants it.
+    /// It is disabled.
     Off,
 }
 

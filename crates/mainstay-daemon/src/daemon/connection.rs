@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use mainstay::Fleet;
 use mainstay::config::nearest;
 use mainstay::gateway::introduced_as;
 use mainstay_gateway::{ClientInput, Gateway, Scope, StreamEnd};
@@ -144,10 +143,7 @@ impl Daemon {
                 output: Some(output),
             };
         };
-        let mut fleet = match &self.settings.store {
-            Some(store) => Fleet::builder().store(store),
-            None => Fleet::builder(),
-        };
+        let mut fleet = self.settings.fleets.clone();
         if let Some(introduction) = input.introduction() {
             fleet = introduced_as(fleet, introduction.clone());
         }
@@ -227,8 +223,8 @@ impl Daemon {
 
     /// Refuses a bridge that was told to use another configuration, and every bridge if the daemon's own cannot be used.
     fn check_configuration(&self, request: &ConnectRequest) -> Result<(), HelloRefusal> {
-        let own = match &self.settings.configuration {
-            Ok(configuration) => configuration.path.as_deref(),
+        let own = match &self.live {
+            Ok(live) => live.file(),
             Err(why) => {
                 return Err(HelloRefusal::new(
                     format!("the daemon's configuration cannot be used ({why})"),

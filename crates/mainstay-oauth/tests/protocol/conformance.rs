@@ -408,5 +408,5 @@ fn backcompat_2025_03_26_oauth_endpoint_fallback() {
     assert_eq!(script.sent_to("http://localhost:3000/register").len(), 1);
     assert_eq!(script.sent_to("http://localhost:3000/token").len(), 1);
     assert!(script.browsed("code_challenge").is_some());
-    assert_eq!(AuthChallenge::parse([""]), AuthChallenge::default());
+    assert_eq!(challenge(""), AuthChallenge::default());
 }

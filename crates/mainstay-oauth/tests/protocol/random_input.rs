@@ -1,13 +1,13 @@
 //! Truncated, damaged and random input: typed errors, no panic.
 
 use mainstay_oauth::{
-    AddressRules, AuthChallenge, AuthorizationServerMetadata, HttpResponse, Login, LoginGrant, LoginOptions,
-    LoginStep, ResourceMetadata, pasted_query,
+    AddressRules, AuthorizationServerMetadata, HttpResponse, Login, LoginGrant, LoginOptions, LoginStep,
+    ResourceMetadata, pasted_query,
 };
 use serde_json::json;
 
 use crate::support::{
-    ISSUER, REDIRECT, SERVER, options, resource_metadata, server_metadata, url, with_context,
+    ISSUER, REDIRECT, SERVER, challenge, options, resource_metadata, server_metadata, url, with_context,
 };
 
 /// Bytes with a meaning in JSON, headers or queries.
@@ -57,14 +57,14 @@ fn headers_of_any_form_are_parsed_without_panic() {
     let header = r#"Basic realm="x\"y", Bearer error="insufficient_scope", scope="a b", resource_metadata="https://é.example""#;
     for end in 0..=header.len() {
         if let Some(part) = header.get(..end) {
-            let _challenge = AuthChallenge::parse([part]);
+            let _challenge = challenge(part);
         }
     }
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
     for _ in 0..20_000 {
         let bytes = numbers.damage(header.as_bytes());
         let text = String::from_utf8_lossy(&bytes);
-        let challenge = AuthChallenge::parse([text.as_ref()]);
+        let challenge = challenge(&text);
         assert!(
             challenge
                 .scopes
@@ -74,7 +74,7 @@ fn headers_of_any_form_are_parsed_without_panic() {
         let _query = pasted_query(&text);
     }
     let long = format!("Bearer scope=\"{}\"", "é ".repeat(20_000));
-    let _challenge = AuthChallenge::parse([long.as_str()]);
+    let _challenge = challenge(&long);
 }
 
 #[test]

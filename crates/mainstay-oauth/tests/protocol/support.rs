@@ -45,7 +45,12 @@ pub(crate) fn options_at(revision: Revision) -> LoginOptions {
 }
 
 pub(crate) fn challenge(header: &str) -> AuthChallenge {
-    AuthChallenge::parse([header])
+    let parsed = mainstay::transport::http::Challenge::parse([header]);
+    AuthChallenge {
+        resource_metadata: parsed.resource_metadata,
+        scopes: parsed.scopes,
+        error: parsed.error,
+    }
 }
 
 pub(crate) fn resource_metadata() -> Value {

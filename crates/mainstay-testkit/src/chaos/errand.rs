@@ -39,7 +39,7 @@ impl Errand {
         Self::new(key, tool, repeatable, arguments)
     }
 
-    /// An errand of somebody's choice.
+    /// A random errand.
     #[must_use]
     pub fn new(key: String, tool: &'static str, repeatable: bool, mut arguments: Value) -> Self {
         arguments["key"] = json!(key);

@@ -1,4 +1,4 @@
-//! Where servers over HTTP run. They are not Mainstay's: somebody else starts them again when they die, on the same
+//! Where servers over HTTP run. They are not Mainstay's children: the test starts them again when they die, on the same
 //! port and with none of their old sessions, and there is a network in between.
 
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@ pub enum ChaosServerKind {
     Stdio,
     /// Streamable HTTP of the legacy era: a session lives in one process.
     Session,
-    /// Streamable HTTP of the modern era: whoever is at the address answers.
+    /// Streamable HTTP of the modern era: any process at the address answers.
     Stateless,
     /// HTTP+SSE: a session lives as long as its stream.
     Sse,

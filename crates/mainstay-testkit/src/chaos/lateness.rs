@@ -1,4 +1,4 @@
-//! How late the machine is, whatever is tested on it.
+//! How late timers fire on this machine, independently of what is tested.
 
 use std::time::{Duration, Instant};
 

@@ -17,7 +17,7 @@ pub use kind::ChaosServerKind;
 pub use lateness::Lateness;
 pub use runs::Runs;
 
-/// A number that somebody may have set in the environment.
+/// A number from the environment, if it is set.
 ///
 /// # Panics
 /// When it is set to something else.

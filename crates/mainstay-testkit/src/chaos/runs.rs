@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// The runs of calls at some servers, told apart by their keys.
+/// The runs of calls at some servers, by their keys.
 #[derive(Debug, Default)]
 pub struct Runs<'a>(HashMap<(usize, &'a str), usize>);
 

@@ -1,4 +1,4 @@
-//! Bodies that are compressed though nobody asked for it.
+//! Bodies that are compressed although the request did not ask for it.
 
 use miniz_oxide::deflate::core::{
     CompressorOxide, TDEFLFlush, compress_to_output, create_comp_flags_from_zip_params,

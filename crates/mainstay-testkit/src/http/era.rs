@@ -26,7 +26,7 @@ pub(super) fn names_modern_version(request: &ReceivedRequest) -> bool {
 
 /// The answer to a modern request whose headers do not say what its body says.
 pub(super) fn header_mismatch(request: &ReceivedRequest, message: &Incoming) -> Option<Value> {
-    // A legacy client knows none of these headers; it is told which versions there are instead.
+    // A legacy client knows none of these headers; the answer lists the versions instead.
     if message.method() == "initialize" {
         return None;
     }

@@ -28,7 +28,7 @@ pub enum HttpFault {
     ContentType(String),
     /// Answers properly, in this form.
     Reply(AnswerForm),
-    /// Answers properly, compressed, whatever the request says of that.
+    /// Answers properly, and compressed even if the request does not accept it.
     Compress(Compression),
     /// Answers properly, with a byte order mark before the body.
     ByteOrderMark,
@@ -158,7 +158,7 @@ impl HttpFault {
 pub enum Redirect {
     /// To `/moved` of this server, which serves as `/mcp` does and never redirects.
     SameOrigin,
-    /// To the path that was asked for, for ever.
+    /// To the requested path itself, without end.
     Itself,
     /// To this URL.
     Elsewhere(String),

@@ -122,7 +122,7 @@ impl FaultyHttpServer {
         }
     }
 
-    /// Says a message of the test's own making where it belongs: an answer to whoever awaits it, a notification of a
+    /// Sends a message that the test wrote to where it belongs: an answer to its request, a notification of a
     /// subscription to its listener, anything else on the standalone and HTTP+SSE streams.
     pub fn say(&self, message: &Value) {
         for session in self.server.sessions() {
@@ -139,7 +139,7 @@ impl FaultyHttpServer {
         }
     }
 
-    /// Closes the port and all connections, in the middle of whatever they carry. Connecting is refused from here on.
+    /// Closes the port and all connections, in the middle of their messages. Connecting is refused from here on.
     ///
     /// # Cancel safety
     /// The server is stopped in any case; only the wait for its last connection is lost.

@@ -1,4 +1,4 @@
-//! A scripted MCP server over HTTP that fails as it is told, and a network that does.
+//! A scripted MCP server over HTTP, and a scripted network.
 //!
 //! [`FaultyHttpServer`] plays a [`crate::Script`] over Streamable HTTP in both eras (`/mcp`) and over HTTP+SSE (`/sse`);
 //! `/either` is the former where it is served, and the latter otherwise.
@@ -6,7 +6,7 @@
 //! its [`HttpRule`]s where that goes wrong. HTTP/1.1 is written by hand, so that any byte of it can be wrong.
 //!
 //! [`FaultyHttpProcess`] is the same in a process of its own. Everything is on 127.0.0.1. [`Proxy`] stands between a client and any port there,
-//! [`SocksProxy`] does so in the manner of SOCKS, and a [`Port`] is one where nobody need listen.
+//! [`SocksProxy`] does so in the manner of SOCKS, and a [`Port`] is reserved while no process listens on it.
 
 mod coding;
 mod connection;

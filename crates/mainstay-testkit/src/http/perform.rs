@@ -1,6 +1,6 @@
 //! The stage of HTTP: what each action of a message does here.
 //!
-//! There is no stdout to close and no child to start, so whatever would close the output silences the server, and the
+//! There is no stdout to close and no child to start, so a fault that would close the output silences the server, and the
 //! actions that concern pipes and processes alone do nothing.
 
 use std::io::Write;
@@ -72,7 +72,7 @@ impl Performance {
                 Action::Park | Action::CloseStdin => std::future::pending().await,
                 Action::Exit(code) => self.server.exit(code),
                 Action::Signal(signal) => self.server.signal(signal),
-                // Nobody may be left to read it.
+                // Its reader may be gone.
                 Action::Stderr(bytes) => drop(std::io::stderr().write_all(&bytes)),
                 Action::Spawn(_) => {}
             }

@@ -1,8 +1,8 @@
-//! A loopback port that stays a test's own while nobody listens on it.
+//! A loopback port that stays reserved for a test while no process listens on it.
 //!
 //! A port that is bound, closed and bound again may be given to any other test meanwhile: its client would then be answered
 //! by a stranger, or its server find no place. So a socket is bound to it that never listens: connecting is refused as
-//! at any closed port, the system gives the number to nobody, and whoever asks for it by number can listen there.
+//! at any closed port, the system gives the number to no other process, and a server that names it can listen there.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// Holds a port that nobody uses.
+    /// Reserves a free port.
     ///
     /// # Errors
     /// When there is none.
@@ -28,7 +28,7 @@ impl Port {
     /// Holds this port; 0 is any free one. Others may hold it, too.
     ///
     /// # Errors
-    /// When somebody listens there.
+    /// When another process listens there.
     pub fn hold(port: u16) -> io::Result<Self> {
         let socket = TcpSocket::new_v4()?;
         // What lets others listen on it all the same.

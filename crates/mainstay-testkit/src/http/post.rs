@@ -156,7 +156,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// What a message leads to. It is noted and counts as seen from here on, whatever becomes of its answer.
+    /// What a message leads to. It is recorded and counts as seen from here on, even if its answer fails.
     fn take(&self, session: &ScriptedSession, message: &Incoming) -> Vec<Action> {
         let mut actions = session.responder().message(message);
         while let Some(Action::Note(note)) = actions.first() {

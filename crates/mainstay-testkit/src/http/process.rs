@@ -54,7 +54,7 @@ impl FaultyHttpProcess {
     /// Blocks the thread meanwhile.
     ///
     /// # Panics
-    /// When somebody else listens there, or the program cannot be built or started, or does not listen in time.
+    /// When another process listens there, or the program cannot be built or started, or does not listen in time.
     #[must_use]
     pub fn start(port: u16, script: &Script, http: &HttpScript) -> Self {
         let port = Port::hold(port).expect("hold a port");
@@ -65,7 +65,7 @@ impl FaultyHttpProcess {
             .args(["--http", &port.number().to_string(), "--http-script", &http])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // Servers over stdio have somebody who reads it; this one would talk into the test's own.
+            // The stderr of a stdio server is read by its parent; this one would write to the test's own.
             .stderr(Stdio::null())
             .spawn()
             .expect("start faulty-server");
@@ -74,7 +74,7 @@ impl FaultyHttpProcess {
         thread::spawn(move || {
             let mut line = String::new();
             let read = BufReader::new(stdout).read_line(&mut line);
-            // The one who waits may have lost patience.
+            // The receiver may have timed out.
             let _late = sender.send(read.map(|_| line));
         });
         let process = Self { child, port };
@@ -140,7 +140,7 @@ impl FaultyHttpProcess {
 
     fn signal(&self, signal: UnixSignal) {
         let pid = Pid::from_raw(self.pid()).expect("a process id is not zero");
-        // Our own child: until it is reaped, its id is nobody else's.
+        // Our own child: until it is reaped, no other process has its id.
         let _dead_already = kill_process(pid, signal);
     }
 }

@@ -1,6 +1,6 @@
 //! A loopback TCP proxy: the network between a client and a server, in the hands of a test.
 //!
-//! It forwards bytes and knows nothing of HTTP. Whatever it is told holds for open connections and for later ones.
+//! It forwards bytes and knows nothing of HTTP. Each setting holds for open connections and for later ones.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

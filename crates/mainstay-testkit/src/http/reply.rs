@@ -24,7 +24,7 @@ pub(super) struct Replier<'a> {
     pub(super) plan: &'a Plan,
 }
 
-/// How a stream of events is told.
+/// How a stream of events is written.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Telling {
     /// Headers besides those of every stream.
@@ -108,19 +108,19 @@ impl Replier<'_> {
         } else {
             "\n\n"
         };
-        let mut told = 0;
+        let mut written = 0;
         loop {
-            if self.plan.drop_after_events == Some(told) {
+            if self.plan.drop_after_events == Some(written) {
                 return Err(ConnectionEnd::Close);
             }
-            if self.plan.end_after_events == Some(told) {
+            if self.plan.end_after_events == Some(written) {
                 return chunks.finish().await;
             }
-            let position = telling.from + told;
+            let position = telling.from + written;
             let ServedItem::Message(message) = reader.next(position).await else {
                 return chunks.finish().await;
             };
-            told += 1;
+            written += 1;
             let mut event = String::from("event: message\n");
             if telling.ids {
                 event.push_str(&format!("id: {}\n", event_id(stream, position + 1)));

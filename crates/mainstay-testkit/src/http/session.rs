@@ -1,4 +1,4 @@
-//! One client's part of a server: its responder, and the streams on which it is told things.
+//! The state of one client's session: its responder, and the streams that carry its messages.
 //!
 //! All clients of the modern era share one session, as its servers know none.
 
@@ -14,7 +14,7 @@ use crate::responder::Responder;
 pub(super) enum SessionKind {
     /// `initialize` over Streamable HTTP.
     Streamable,
-    /// A GET of `/sse`: everything is told on its one stream.
+    /// A GET of `/sse`: its one stream carries everything.
     Sse,
     /// Nothing: there are no sessions.
     Stateless,
@@ -73,7 +73,7 @@ impl ScriptedSession {
         stream
     }
 
-    /// Forgets the stream of a request that nobody can resume.
+    /// Forgets the stream of a request that cannot be resumed.
     pub(super) fn retire(&self, stream: &AnswerStream) {
         self.requests().streams.remove(&stream.number());
     }
@@ -108,7 +108,7 @@ impl ScriptedSession {
         match Address::of(line) {
             Address::Request(id) => {
                 let due = own_stream.filter(|stream| stream.awaits(&id)).cloned();
-                // An answer nobody waits for goes to whoever made the server say it.
+                // An answer without a waiting request goes to the stream of the message that caused it.
                 let stream = due.or_else(|| self.awaiting(&id)).or_else(|| own_stream.cloned());
                 stream.unwrap_or_else(|| self.standalone.clone()).say(line, true);
             }

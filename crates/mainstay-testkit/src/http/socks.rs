@@ -1,4 +1,4 @@
-//! A SOCKS5 proxy on the loopback: whatever server a client asks for, it is connected to one port of this machine.
+//! A SOCKS5 proxy on loopback that connects every client to one port of this machine, whichever server it names.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -35,7 +35,7 @@ impl MessageLog {
     }
 }
 
-/// What a reader is told.
+/// What a reader of the stream gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ServedItem {
     /// The message at the reader's position.

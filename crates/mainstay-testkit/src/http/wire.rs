@@ -1,6 +1,6 @@
 //! HTTP/1.1 by hand, so that every byte of an answer can be wrong.
 //!
-//! Requests are read strictly: what is no HTTP/1.1 closes its connection. Answers are whatever they are told to be.
+//! Requests are read strictly: what is no HTTP/1.1 closes its connection. Answers are what the script says.
 
 use std::io;
 

@@ -221,7 +221,7 @@ impl Responder {
         fired
     }
 
-    /// A notification to whoever listens: plain in the legacy era, tagged with its subscription in the modern one.
+    /// A notification to all subscribers: plain in the legacy era, tagged with its subscription in the modern one.
     pub(crate) fn notify(&self, method: &str, params: &Value) -> Vec<Action> {
         if self.listens.is_empty() {
             return vec![Action::message(

@@ -242,8 +242,8 @@ impl Responder {
             if extensions.is_none_or(|extensions| extensions.get(TASKS).is_none()) {
                 return ScriptedAnswer::error(-32021, format!("{TASKS} is not declared")).into();
             }
-            let told = &self.script.tasks;
-            ids.retain(|id| told.iter().any(|told| id == told));
+            let pushed = &self.script.tasks;
+            ids.retain(|id| pushed.iter().any(|task| id == task));
         }
         self.listens.insert(request.id().to_string(), filter.clone());
         let acknowledged = Action::message(&json!({

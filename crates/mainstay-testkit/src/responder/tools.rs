@@ -134,7 +134,7 @@ impl Responder {
                 let subscribed = arguments["uri"]
                     .as_str()
                     .is_some_and(|uri| self.subscriptions.contains(uri));
-                let told = if subscribed || !self.listens.is_empty() {
+                let notifications = if subscribed || !self.listens.is_empty() {
                     self.notify(
                         "notifications/resources/updated",
                         &json!({ "uri": arguments["uri"] }),
@@ -142,7 +142,7 @@ impl Responder {
                 } else {
                     Vec::new()
                 };
-                self.done(request, "touched", "{}").after(told)
+                self.done(request, "touched", "{}").after(notifications)
             }
             "log" => {
                 let wanted = !self.is_modern(request) || request.protocol_meta("logLevel").is_some();

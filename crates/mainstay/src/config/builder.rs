@@ -8,6 +8,7 @@ use std::time::Duration;
 use mainstay_lifecycle::{Policy, TimeLimits};
 
 use super::check;
+use super::oauth::OAuthSetting;
 use super::plain_secret;
 use super::problem::{Problem, ProblemText, SettingProblem, Severity, dotted};
 use super::server::{CommonSettings, Isolation, PACKAGE_RUNNER_OPEN_LIMIT, Replay, ServerConfig};
@@ -129,6 +130,13 @@ impl ServerBuilder<HttpTarget> {
         self
     }
 
+    /// Whether its requests use an OAuth login, and how. This is a setting for the program that provides logins: the library
+    /// alone does not log in.
+    pub fn oauth(mut self, oauth: OAuthSetting) -> Self {
+        self.target.oauth = oauth;
+        self
+    }
+
     /// Trusts the certificates of this PEM file, beside those of the system.
     pub fn root_certificates(self, path: impl Into<PathBuf>) -> Self {
         self.root_certificates_file(path.into().into())
@@ -145,7 +153,7 @@ impl ServerBuilder<HttpTarget> {
     }
 
     pub(super) fn client_certificate_files(mut self, certificate: FilePath, key: FilePath) -> Self {
-        self.target.client_certificate = Some(ClientCertificate { certificate, key });
+        self.target.client_certificate = Some(Box::new(ClientCertificate { certificate, key }));
         self
     }
 

@@ -34,6 +34,16 @@ impl ServerIdentity {
         Self(hash.0.finalize().into())
     }
 
+    /// The same server as it shows itself to the owner of a login.
+    pub(crate) fn seen_by_owner(&self, owner: &str) -> Self {
+        let mut hash = Canonical(Sha256::new());
+        hash.bytes(ENCODING);
+        hash.bytes(b"owner");
+        hash.bytes(&self.0);
+        hash.bytes(owner.as_bytes());
+        Self(hash.0.finalize().into())
+    }
+
     /// The same server as it shows itself to a client of this name, which can answer this.
     pub(crate) fn shown_to(&self, name: Option<&RawJson>, capabilities: &RawJson) -> Self {
         let mut hash = Canonical(Sha256::new());

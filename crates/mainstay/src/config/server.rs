@@ -8,10 +8,11 @@ use mainstay_lifecycle::Policy;
 use super::builder::ServerBuilder;
 use super::identity::ServerIdentity;
 use super::runner;
-use super::target::{ConfigText, CustomTarget, HttpTarget, StdioTarget, Target};
+use super::target::{ConfigText, CustomTarget, HttpTarget, Provider, StdioTarget, Target};
 use super::tool_view::ToolView;
 use crate::protocol::Era;
 use crate::transport::Connector;
+use crate::transport::http::Credentials;
 
 /// How long a server may be idle while it starts. What it writes to stderr, and the work of its processes, are signs of
 /// life.
@@ -189,6 +190,18 @@ impl ServerConfig {
     #[must_use]
     pub fn expecting(mut self, era: Era) -> Self {
         self.expected_era = Some(era);
+        self
+    }
+
+    /// The same server with a provider of credentials. It stays as it is if it is not reached over HTTP, or has a
+    /// credential of its own: a token, a header `Authorization`, or another provider.
+    #[must_use]
+    pub fn with_credentials(mut self, credentials: Arc<dyn Credentials>) -> Self {
+        if let Target::Http(target) = &mut self.target
+            && !target.has_credentials()
+        {
+            target.credentials = Some(Provider(credentials));
+        }
         self
     }
 

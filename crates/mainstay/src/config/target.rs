@@ -74,6 +74,16 @@ pub struct ConfigText {
     shown: Option<String>,
 }
 
+impl Target {
+    /// The login that its requests belong to, if a provider knows it.
+    pub(crate) fn credential_owner(&self) -> Option<String> {
+        match self {
+            Self::Http(target) => target.provider()?.owner(),
+            Self::Stdio(_) | Self::Custom(_) => None,
+        }
+    }
+}
+
 impl From<StdioTarget> for Target {
     fn from(target: StdioTarget) -> Self {
         Self::Stdio(target)

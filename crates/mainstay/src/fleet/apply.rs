@@ -140,7 +140,7 @@ impl Fleet {
             }
             leaving.remove(name);
         }
-        let new = NewServer::new(&self.0.shared, config);
+        let new = NewServer::new(&self.0.shared, self.0.shared.with_credentials(config));
         let stored = new.load_stored().await;
         if shutdown_deadline.at().is_some() {
             return None;
@@ -161,6 +161,7 @@ fn forget_stopped(leaving: &mut Leaving) {
 async fn change(server: &Server, config: ServerConfig, changes: &mut Changes) {
     let name = server.name().to_owned();
     let now = server.0.settings.load_full();
+    let config = server.0.shared.with_credentials(config);
     if *now.config() == config {
         return changes.unchanged.push(name);
     }

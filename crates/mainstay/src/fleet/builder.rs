@@ -20,6 +20,7 @@ use crate::large;
 use crate::process::ShutdownDeadline;
 use crate::protocol::{Introduction, named};
 use crate::server::{Server, Slot};
+use crate::transport::http::CredentialSource;
 
 /// How a fleet is made. Everything has a default. Clones make fleets of the same kind.
 #[derive(Clone, Default)]
@@ -30,6 +31,7 @@ pub struct FleetBuilder {
     introduction: Option<Introduction>,
     store: Option<PathBuf>,
     start_queue: Option<StartQueue>,
+    credential_source: Option<Arc<dyn CredentialSource>>,
     early: EarlyEvents,
 }
 
@@ -95,6 +97,13 @@ impl FleetBuilder {
         self
     }
 
+    /// Where servers over HTTP get their credentials from whose configuration has none.
+    #[must_use]
+    pub fn credential_source(mut self, source: Arc<dyn CredentialSource>) -> Self {
+        self.credential_source = Some(source);
+        self
+    }
+
     /// Keeps nothing on disk, and reads nothing from there.
     #[must_use]
     pub fn without_store(mut self) -> Self {
@@ -153,15 +162,17 @@ impl FleetBuilder {
             store: self.store.as_deref().and_then(open_store),
             start_queue: self.start_queue.unwrap_or_else(StartQueue::of_this_process),
             shutdown_deadline: ShutdownDeadline::default(),
+            credential_source: self.credential_source,
         });
         let mut new = BTreeMap::new();
         let mut identities = BTreeSet::new();
         for config in servers {
+            let config = shared.with_credentials(config);
             let name: Arc<str> = config.name().into();
             if new.contains_key(&name) {
                 tracing::error!(server = %name, "two servers have this name; the second one is not started");
             }
-            identities.insert(shared.stored_as(&config.identity()));
+            identities.insert(shared.stored_as(&config.identity(), config.target()));
             new.entry(name).or_insert_with(|| NewServer::new(&shared, config));
         }
         let slots: Vec<_> = new.values().map(|new| new.slot.clone()).collect();

@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use crate::catalog::{Publisher, Store};
-use crate::config::ServerIdentity;
+use crate::config::{ServerConfig, ServerIdentity, Target};
 use crate::event::EventLog;
 use crate::handler::ClientHandler;
 use crate::keeper::start_queue::StartQueue;
 use crate::process::ShutdownDeadline;
 use crate::protocol::Introduction;
+use crate::transport::http::CredentialSource;
 
 pub(crate) struct FleetShared {
     pub(crate) handler: Arc<dyn ClientHandler>,
@@ -23,11 +24,25 @@ pub(crate) struct FleetShared {
     pub(crate) start_queue: StartQueue,
     /// Called when the fleet is closed.
     pub(crate) shutdown_deadline: ShutdownDeadline,
+    /// Where servers get their credentials from that have none.
+    pub(crate) credential_source: Option<Arc<dyn CredentialSource>>,
 }
 
 impl FleetShared {
-    /// Under which name the store has what is known of this server.
-    pub(crate) fn stored_as(&self, server: &ServerIdentity) -> String {
+    /// The same server with the provider that the source has for it.
+    pub(crate) fn with_credentials(&self, config: ServerConfig) -> ServerConfig {
+        let source = self.credential_source.as_ref();
+        match source.and_then(|source| source.provider(&config)) {
+            Some(provider) => config.with_credentials(provider),
+            None => config,
+        }
+    }
+
+    /// Under which name the store has what is known of this server. What one login was shown is kept apart from what
+    /// another one was.
+    pub(crate) fn stored_as(&self, server: &ServerIdentity, target: &Target) -> String {
+        let owner = target.credential_owner();
+        let server = &owner.map_or(*server, |owner| server.seen_by_owner(&owner));
         if self.is_for_another {
             self.introduction.seen(server).to_string()
         } else {

@@ -26,6 +26,8 @@ pub(super) struct LastGood {
     /// Whether the machine wants it published.
     is_published: bool,
     writer: Option<CatalogWriter>,
+    /// The login that it was shown to.
+    owner: Option<String>,
 }
 
 impl LastGood {
@@ -37,6 +39,7 @@ impl LastGood {
         self.listed_at = Some(loaded.on_disk.listed_at);
         self.stale_since = self.listed_at;
         self.offers = Some(loaded.offers);
+        self.owner = owner(slot);
         self.writer = CatalogWriter::start(slot, Some(loaded.on_disk));
         if self.is_published {
             self.publish(slot, tasks);
@@ -86,6 +89,7 @@ impl LastGood {
         self.listed_at = Some(SystemTime::now());
         self.generation = Some(generation);
         self.stale_since = None;
+        self.owner = owner(slot);
         slot.catalog.store(Some(catalog.clone()));
         self.publish(slot, tasks);
         if self.writer.is_none() {
@@ -127,6 +131,14 @@ impl LastGood {
         if is_current {
             self.offers = Some(offers);
             self.set_view(slot, tasks);
+        }
+    }
+
+    /// Forgets the catalog if it was shown to another login than the one that the server gets now.
+    pub(super) fn forget_if_of_other_owner(&mut self, slot: &Slot) {
+        if self.is_known() && self.owner != owner(slot) {
+            tracing::info!(server = %slot.name, "another login: the catalog of the last one is dropped");
+            self.forget(slot);
         }
     }
 
@@ -181,6 +193,10 @@ impl LastGood {
 }
 
 /// Keepers take turns to write the union; readers never take this lock.
+fn owner(slot: &Slot) -> Option<String> {
+    slot.settings.load().target().credential_owner()
+}
+
 fn publisher(slot: &Slot) -> MutexGuard<'_, Publisher> {
     slot.shared
         .publisher

@@ -260,7 +260,8 @@ impl Keeper {
 
     /// Takes what the store has of the server, unless a listing or another configuration came first.
     fn restore(&mut self, stored: LoadedCatalog) {
-        let identity = self.slot.shared.stored_as(self.slot.settings.load().identity());
+        let settings = self.slot.settings.load();
+        let identity = self.slot.shared.stored_as(settings.identity(), settings.target());
         if self.last_good.is_known() || identity != stored.on_disk.identity {
             return;
         }
@@ -301,6 +302,7 @@ impl Keeper {
                 None
             }
             ServerCommand::Login => {
+                self.last_good.forget_if_of_other_owner(&self.slot);
                 self.take(Input::Login);
                 None
             }

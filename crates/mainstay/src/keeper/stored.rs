@@ -80,7 +80,7 @@ pub(crate) fn load_stored(slots: &[Arc<Slot>]) -> BTreeMap<Arc<str>, LoadedCatal
 
 fn load(slot: &Slot, store: &Store) -> Option<LoadedCatalog> {
     let settings = slot.settings.load();
-    let identity = slot.shared.stored_as(settings.identity());
+    let identity = slot.shared.stored_as(settings.identity(), settings.target());
     let stored = match store.load(&identity) {
         Ok(stored) => stored?,
         Err(error) => {
@@ -154,14 +154,15 @@ impl CatalogWriter {
         is_new: bool,
     ) {
         let settings = slot.settings.load();
-        // Headers and tokens are part of the identity. A provider's credential is not, so that a private list may belong
-        // to another person at the next start.
-        let has_provider = matches!(settings.target(), Target::Http(target) if target.has_provider());
+        // Headers and tokens are part of the identity. The credential of a provider that names no owner is not, so that a
+        // private list may belong to another person at the next start.
+        let has_provider = matches!(settings.target(), Target::Http(target) if target.provider().is_some());
+        let is_owned = settings.target().credential_owner().is_some();
         let next = OnDisk {
-            identity: slot.shared.stored_as(settings.identity()),
+            identity: slot.shared.stored_as(settings.identity(), settings.target()),
             dialect,
             is_private: catalog.is_private(),
-            is_removed: catalog.is_private() && has_provider,
+            is_removed: catalog.is_private() && has_provider && !is_owned,
             listed_at: SystemTime::now(),
         };
         let has_failed = self.has_failed.swap(false, Ordering::Relaxed);

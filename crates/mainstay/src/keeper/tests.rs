@@ -18,6 +18,7 @@ use crate::connection::Connection;
 use crate::event::{EventOrLag, Events, Failure};
 use crate::fleet::Fleet;
 use crate::server::{CallError, CallErrorKind, CallOptions, Server, Status};
+use crate::transport::Transport;
 use crate::wire::{Outcome, RawJson, RequestError};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -238,6 +239,26 @@ async fn a_disable_between_a_panic_and_the_return_of_the_keeper_is_not_forgotten
     assert_eq!(server.status().state, StateKind::Disabled);
     server.enable().await.expect("taken");
     connected(&server).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pause_after_a_panic_grows_with_each_of_them_up_to_half_a_minute() {
+    let never = Arc::new(std::future::pending::<std::io::Result<Box<dyn Transport>>>);
+    let config = ServerConfig::custom("kept", "kept", never);
+    let fleet = Fleet::builder().start([config.build().expect("a valid server")]);
+    let server = fleet.server("kept").expect("just configured");
+    for panics in 1..=31 {
+        server.0.inbox.command(ServerCommand::Panic);
+        let status = until(&server, |status| status.keeper_failures == panics).await;
+        let pause = status
+            .no_attempt_before
+            .map(|at| at.duration_since(tokio::time::Instant::now()));
+        assert_eq!(
+            pause,
+            Some(Duration::from_secs(panics.min(30))),
+            "after {panics} panics"
+        );
+    }
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The least server there can be: it finds the id of a message, and parses nothing.
+//! The smallest possible server: it finds the id of a message, and parses nothing.
 
 use std::io::{BufRead, Write};
 use std::ops::Range;
@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::{Fallible, runtime};
 
-/// Is a server on standard input and output.
+/// Runs the server on standard input and output.
 pub(super) fn stdio(result: usize) -> Fallible {
     let echo = Bare::new(result);
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
@@ -29,20 +29,29 @@ pub(super) fn stdio(result: usize) -> Fallible {
     }
 }
 
-/// Is a server over HTTP, until it is killed.
-pub(super) fn http(result: usize) -> Fallible {
+/// How a server over HTTP answers a POST.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum AnswerStyle {
+    /// One JSON body.
+    Json,
+    /// A stream with one event, in one chunk, as most SDKs answer.
+    Events,
+}
+
+/// Runs the server over HTTP until it is killed.
+pub(super) fn http(result: usize, style: AnswerStyle) -> Fallible {
     runtime()?.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?.port());
         loop {
             let (stream, _) = listener.accept().await?;
             stream.set_nodelay(true)?;
-            tokio::spawn(converse(stream, result));
+            tokio::spawn(converse(stream, result, style));
         }
     })
 }
 
-async fn converse(mut stream: TcpStream, result: usize) -> Option<()> {
+async fn converse(mut stream: TcpStream, result: usize, style: AnswerStyle) -> Option<()> {
     let echo = Bare::new(result);
     let (mut request, mut body, mut out) = (Vec::with_capacity(64 * 1024), Vec::new(), Vec::new());
     loop {
@@ -57,13 +66,21 @@ async fn converse(mut stream: TcpStream, result: usize) -> Option<()> {
             (false, Some(b'P')) => "202 Accepted",
             (false, _) => "405 Method Not Allowed",
         };
-        let length = body.len();
-        write!(
-            out,
-            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nmcp-session-id: 0123456789abcdef\r\ncontent-length: {length}\r\n\r\n"
-        )
-        .ok()?;
-        out.extend_from_slice(&body);
+        write!(out, "HTTP/1.1 {status}\r\nmcp-session-id: 0123456789abcdef\r\n").ok()?;
+        match (style, answered) {
+            (AnswerStyle::Events, true) => {
+                let length = b"data: ".len() + body.len() + b"\n\n".len();
+                let head = "content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+                write!(out, "{head}{length:x}\r\ndata: ").ok()?;
+                out.extend_from_slice(&body);
+                out.extend_from_slice(b"\n\n\r\n0\r\n\r\n");
+            }
+            (AnswerStyle::Json, _) | (AnswerStyle::Events, false) => {
+                let head = "content-type: application/json\r\ncontent-length: ";
+                write!(out, "{head}{}\r\n\r\n", body.len()).ok()?;
+                out.extend_from_slice(&body);
+            }
+        }
         stream.write_all(&out).await.ok()?;
         request.clear();
     }

@@ -4,6 +4,7 @@ mod bare;
 mod rmcp;
 
 use crate::Fallible;
+use bare::AnswerStyle;
 pub(crate) use bare::{Bare, id_in};
 
 /// A server that answers each call of its tool `echo` with as much text.
@@ -28,8 +29,10 @@ pub(crate) enum EchoKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EchoTransport {
     Stdio,
-    /// Its first line on standard output is its port.
+    /// Its first line on standard output is its port. The server on rmcp answers with event streams, the bare one with JSON.
     Http,
+    /// The same with event streams as answers, from the bare server too.
+    HttpEvents,
 }
 
 const WORD: &str = "be-a-server";
@@ -49,7 +52,7 @@ impl Echo {
         Self { after_ms, ..self }
     }
 
-    /// The words that make this program such a server.
+    /// The arguments that make this program such a server.
     pub(crate) fn arguments(self) -> Vec<String> {
         let kind = match self.kind {
             EchoKind::Rmcp => "rmcp",
@@ -58,6 +61,7 @@ impl Echo {
         let way = match self.way {
             EchoTransport::Stdio => "stdio",
             EchoTransport::Http => "http",
+            EchoTransport::HttpEvents => "http-events",
         };
         let numbers = [self.result.to_string(), self.after_ms.to_string()];
         [WORD, kind, way]
@@ -67,7 +71,7 @@ impl Echo {
             .collect()
     }
 
-    /// What this program is to be, if these words say so.
+    /// The server that these arguments ask for, if they do.
     pub(crate) fn from_arguments(words: &[&str]) -> Option<Fallible<Self>> {
         let [WORD, kind, way, result, after_ms] = words else {
             return None;
@@ -82,6 +86,7 @@ impl Echo {
                 way: match *way {
                     "stdio" => EchoTransport::Stdio,
                     "http" => EchoTransport::Http,
+                    "http-events" => EchoTransport::HttpEvents,
                     unknown => return Err(format!("no way to a server is {unknown}").into()),
                 },
                 result: result.parse()?,
@@ -91,14 +96,15 @@ impl Echo {
         Some(read())
     }
 
-    /// Is this server, until its client goes or it is killed.
+    /// Runs this server until its client disconnects or it is killed.
     pub(crate) fn run(self) -> Fallible {
         std::thread::sleep(std::time::Duration::from_millis(self.after_ms));
         match (self.kind, self.way) {
             (EchoKind::Bare, EchoTransport::Stdio) => bare::stdio(self.result),
-            (EchoKind::Bare, EchoTransport::Http) => bare::http(self.result),
+            (EchoKind::Bare, EchoTransport::Http) => bare::http(self.result, AnswerStyle::Json),
+            (EchoKind::Bare, EchoTransport::HttpEvents) => bare::http(self.result, AnswerStyle::Events),
             (EchoKind::Rmcp, EchoTransport::Stdio) => rmcp::stdio(self.result),
-            (EchoKind::Rmcp, EchoTransport::Http) => rmcp::http(self.result),
+            (EchoKind::Rmcp, EchoTransport::Http | EchoTransport::HttpEvents) => rmcp::http(self.result),
         }
     }
 }

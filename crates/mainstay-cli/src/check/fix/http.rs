@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use mainstay::Failure;
-use mainstay::config::{HttpKind, HttpTarget};
+use mainstay::config::{HttpKind, HttpTarget, OAuthSetting};
 use mainstay::transport::HttpFailure;
 use mainstay::transport::http::HttpStage;
 
@@ -14,9 +14,16 @@ const IS_IT_THERE: &str = "is this the address of an MCP server?";
 pub(super) fn login(target: &HttpTarget) -> &'static str {
     if target.has_credentials() {
         "its token is refused: is it still valid, and meant for this server?"
-    } else {
+    } else if *target.oauth() == OAuthSetting::Off {
         r#"put a token for it into a variable, and name the variable in "bearer_token_env""#
+    } else {
+        r#"log in, or put a token for it into a variable and name the variable in "bearer_token_env""#
     }
+}
+
+/// Whether a login can help.
+pub(super) fn can_log_in(target: &HttpTarget) -> bool {
+    !target.has_credentials() && *target.oauth() != OAuthSetting::Off
 }
 
 /// The next step for one that cannot be reached, or answers badly.

@@ -61,7 +61,7 @@ impl ConformanceServer {
     async fn change_tools(&self, context: &RequestContext<RoleServer>) -> String {
         self.extra_tool.flip();
         if is_legacy(context) {
-            // A client that is gone need not hear of it.
+            // The client may be gone.
             let _ = context.peer.notify_tool_list_changed().await;
         }
         "the tools have changed".to_owned()

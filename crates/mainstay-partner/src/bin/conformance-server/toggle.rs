@@ -1,4 +1,4 @@
-//! A thing that is offered or not, and who hears of it when that changes.
+//! An item that is offered or not, and the notification when that changes.
 
 use tokio::sync::watch;
 

@@ -1,7 +1,7 @@
 //! What the server does: just enough to watch a connection from the other side.
 //!
 //! Tools: `echo` (what arrived), `pid` (which process answered), `sleep` (a call that takes time, reports progress and can
-//! be cancelled), `level` (the log level in force), `touch` (the resource changes, and subscribers hear of it) and `toggle`
+//! be cancelled), `level` (the log level in force), `touch` (the resource changes, and subscribers are notified) and `toggle`
 //! (the catalog changes and says so); one prompt and one resource.
 
 #![expect(
@@ -39,7 +39,7 @@ pub(crate) struct RmcpServer {
     subscribed: AtomicBool,
 }
 
-/// What changes for all clients alike. Watches, so that every open subscription hears of a change.
+/// What changes for all clients alike. Watches, so that every open subscription is notified.
 #[derive(Clone)]
 struct News {
     /// Whether the tool `extra` is offered.
@@ -225,7 +225,7 @@ impl RmcpServer {
             .unwrap_or_else(|| "none".to_owned())
     }
 
-    /// Changes the resource. Modern subscriptions hear of it through the watch; a legacy client is told directly.
+    /// Changes the resource. Modern subscriptions get it through the watch; a legacy client gets a notification directly.
     async fn touch(&self, context: &RequestContext<RoleServer>) -> String {
         self.news.touched.send_modify(|touched| *touched += 1);
         if is_legacy(context) && self.subscribed.load(Ordering::Relaxed) {
@@ -236,7 +236,7 @@ impl RmcpServer {
         "touched".to_owned()
     }
 
-    /// Offers or withdraws the tool `extra`. Modern subscriptions hear of it through the watch; a legacy client is told
+    /// Offers or withdraws the tool `extra`. Modern subscriptions get it through the watch; a legacy client is notified
     /// directly.
     async fn toggle(&self, context: &RequestContext<RoleServer>) -> String {
         self.news.extra.send_modify(|extra| *extra = !*extra);

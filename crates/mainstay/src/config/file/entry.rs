@@ -3,6 +3,7 @@
 //! The rest is read even after a mistake, so that a person sees everything that is wrong at once.
 
 mod http;
+mod oauth;
 mod program;
 
 use std::io;

@@ -149,6 +149,11 @@ pub(super) const SERVER: Keys = Keys {
             Shape::Text,
             "The name of the variable that holds a token, which is sent as `Authorization: Bearer …`.",
         ),
+        key(
+            "oauth",
+            Shape::AnyOf(&[Shape::Flag, Shape::Object(&OAUTH)]),
+            "How to log in, if the server asks for it; `false` turns logins off. Most servers need nothing here.",
+        ),
         key("tls", Shape::Object(&TLS), "Certificates for the address."),
         key(
             "unix_socket",
@@ -255,6 +260,7 @@ pub(super) const SERVER: Keys = Keys {
         ),
     ],
     adopted: &[
+        "auth",
         "available_tools",
         "bearer_token",
         "bearer_token_env_var",
@@ -273,9 +279,12 @@ pub(super) const SERVER: Keys = Keys {
         "http_headers",
         "http_url",
         "include_tools",
+        "oauth_resource",
+        "oauth_scopes",
         "request_options",
         "sandbox",
         "sandbox_enabled",
+        "scopes",
         "server_url",
         "settings",
         "source",
@@ -309,12 +318,7 @@ pub(super) const SERVER: Keys = Keys {
         "alwaysAllow",
         "autoApprove",
         "autoAllow",
-        "auth",
         "authProviderType",
-        "oauth",
-        "oauthScopes",
-        "oauth_resource",
-        "scopes",
         "targetAudience",
         "targetServiceAccount",
         "bundled",
@@ -333,6 +337,94 @@ pub(super) const SERVER: Keys = Keys {
         ),
         ("watch_paths", "restart the server when they change"),
     ],
+};
+
+pub(super) const OAUTH: Keys = Keys {
+    known: &[
+        key(
+            "client_id",
+            Shape::Text,
+            "The ID of a client that you registered at the authorization server. Without it, Mainstay registers itself.",
+        ),
+        key(
+            "client_secret_env",
+            Shape::Text,
+            "The name of the variable that holds the secret of `client_id`.",
+        ),
+        key(
+            "client_metadata_url",
+            Shape::Text,
+            "The address of a client ID metadata document, which is used as the client ID.",
+        ),
+        key(
+            "scopes",
+            Shape::AnyOf(&[Shape::Texts, Shape::Text]),
+            "The scopes to ask for, in place of those that the server names.",
+        ),
+        key(
+            "resource",
+            Shape::AnyOf(&[Shape::Text, Shape::Off]),
+            "What is sent as `resource`; `false` sends none. Default: what the server publishes.",
+        ),
+        key(
+            "issuer",
+            Shape::Text,
+            "The issuer that is accepted. Default: the one that the server names.",
+        ),
+        key(
+            "redirect_port",
+            Shape::Count,
+            "The port of this machine that the browser is redirected to. Default: any.",
+        ),
+        key(
+            "grant",
+            Shape::Choice(&["authorization_code", "client_credentials", "jwt_bearer"]),
+            "How the token is obtained: by a person (`authorization_code`), for the client itself (`client_credentials`), or \
+             with the token of a workload (`jwt_bearer`). Default: authorization_code.",
+        ),
+        key(
+            "private_key",
+            Shape::Text,
+            "A PEM file of the key that the client authenticates with (`private_key_jwt`).",
+        ),
+        key(
+            "assertion_file",
+            Shape::Text,
+            "The file that holds the token of the workload, for the grant `jwt_bearer`.",
+        ),
+        key(
+            "allow_private",
+            Shape::Flag,
+            "Whether the authorization server may be at a private address and without TLS. Default: false.",
+        ),
+        key(
+            "user",
+            Shape::Text,
+            "A name for the person, if several people log in to this server on one machine.",
+        ),
+    ],
+    // Claude Code writes callbackPort; Gemini CLI enabled and clientSecret; opencode clientSecret and scope.
+    adopted: &["callback_port", "client_secret", "enabled", "scope"],
+    foreign: &[
+        "audiences",
+        "authServerMetadataUrl",
+        "authorizationUrl",
+        "callbackUrl",
+        "redirectUri",
+        "registrationUrl",
+        "tokenParamName",
+        "tokenUrl",
+        "xaa",
+    ],
+    unheeded: &[],
+};
+
+/// Cursor's form of `oauth`.
+pub(super) const OF_CURSOR: Keys = Keys {
+    known: &[],
+    adopted: &["CLIENT_ID", "CLIENT_SECRET", "scopes"],
+    foreign: &[],
+    unheeded: &[],
 };
 
 pub(super) const TLS: Keys = Keys::only(&[

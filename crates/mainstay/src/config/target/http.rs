@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{ConfigText, Secret};
+use crate::config::oauth::OAuthSetting;
 use crate::transport::http::Credentials;
 #[cfg(feature = "http")]
 use crate::transport::http::{BearerToken, HttpOptions};
@@ -21,8 +22,9 @@ pub struct HttpTarget {
     pub(in crate::config) headers: Vec<(String, Secret)>,
     pub(in crate::config) bearer_token: Option<Secret>,
     pub(in crate::config) credentials: Option<Provider>,
+    pub(in crate::config) oauth: OAuthSetting,
     pub(in crate::config) root_certificates: Option<FilePath>,
-    pub(in crate::config) client_certificate: Option<ClientCertificate>,
+    pub(in crate::config) client_certificate: Option<Box<ClientCertificate>>,
     pub(in crate::config) unix_socket: Option<FilePath>,
     pub(in crate::config) connect_timeout: Option<Duration>,
     pub(in crate::config) first_byte_timeout: Option<Duration>,
@@ -67,6 +69,7 @@ impl HttpTarget {
             headers: Vec::new(),
             bearer_token: None,
             credentials: None,
+            oauth: OAuthSetting::default(),
             root_certificates: None,
             client_certificate: None,
             unix_socket: None,
@@ -100,6 +103,16 @@ impl HttpTarget {
         self.unix_socket.as_ref().map(FilePath::path)
     }
 
+    /// Whether its requests use an OAuth login.
+    pub fn oauth(&self) -> &OAuthSetting {
+        &self.oauth
+    }
+
+    /// The PEM file of certificates to trust beside those of the system.
+    pub fn root_certificates(&self) -> Option<&Path> {
+        self.root_certificates.as_ref().map(FilePath::path)
+    }
+
     /// Whether its requests carry something to be let in with: a token, or a header `Authorization`.
     pub fn has_credentials(&self) -> bool {
         let mut names = self.headers.iter().map(|(name, _)| name);
@@ -108,9 +121,9 @@ impl HttpTarget {
             || names.any(|name| name.eq_ignore_ascii_case("authorization"))
     }
 
-    /// Whether the embedder's provider says what its requests are allowed in with.
-    pub(crate) fn has_provider(&self) -> bool {
-        self.credentials.is_some()
+    /// The provider that says what its requests are allowed in with.
+    pub(crate) fn provider(&self) -> Option<&Arc<dyn Credentials>> {
+        self.credentials.as_ref().map(|Provider(credentials)| credentials)
     }
 }
 

@@ -1,4 +1,7 @@
-//! What a server asks of an unauthorized client: the `WWW-Authenticate` header.
+//! What a server asks of an unauthorized client: the `WWW-Authenticate` header (RFC 6750 section 3, RFC 9728 section 5.1).
+
+/// The longest header that is read. HTTP servers refuse longer ones.
+const HEADER_LIMIT: usize = 16 * 1024;
 
 /// The challenge of a 401 or 403, as much of it as a login needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,53 +18,104 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// Reads the headers of an answer; of several challenges the `Bearer` one counts.
-    pub(super) fn read<'a>(headers: impl IntoIterator<Item = &'a str>) -> Self {
+    /// Parses the values of all `WWW-Authenticate` headers of a response. The first `Bearer` challenge counts; a response
+    /// without one gives the first header and nothing else.
+    pub fn parse<'a>(headers: impl IntoIterator<Item = &'a str>) -> Self {
         let headers: Vec<&str> = headers.into_iter().collect();
-        let bearer = headers.iter().find(|header| is_bearer(header));
-        let Some(header) = bearer.or(headers.first()) else {
-            return Self::default();
-        };
-        let mut challenge = Self {
-            www_authenticate: Some((*header).to_owned()),
+        let bearer = headers.iter().find_map(|header| Self::bearer_of(header));
+        bearer.unwrap_or_else(|| Self {
+            www_authenticate: headers.first().map(|&header| header.to_owned()),
             ..Self::default()
-        };
-        for (name, value) in parameters(header) {
-            match name.to_ascii_lowercase().as_str() {
-                "resource_metadata" => challenge.resource_metadata = Some(value),
-                "scope" => challenge.scopes = value.split_ascii_whitespace().map(str::to_owned).collect(),
-                "error" => challenge.error = Some(value),
-                _other => {}
+        })
+    }
+
+    fn bearer_of(header: &str) -> Option<Self> {
+        if header.len() > HEADER_LIMIT {
+            return None;
+        }
+        let mut found: Option<Self> = None;
+        let mut in_bearer = false;
+        for item in ChallengeItems(header) {
+            match item {
+                ChallengeItem::Scheme(_) if found.is_some() => break,
+                ChallengeItem::Scheme(scheme) => {
+                    in_bearer = scheme.eq_ignore_ascii_case("bearer");
+                    if in_bearer {
+                        found = Some(Self {
+                            www_authenticate: Some(header.to_owned()),
+                            ..Self::default()
+                        });
+                    }
+                }
+                ChallengeItem::Parameter(name, value) if in_bearer => {
+                    found.get_or_insert_default().set(name, value);
+                }
+                ChallengeItem::Parameter(..) => {}
             }
         }
-        challenge
+        found
+    }
+
+    /// Of a parameter that comes twice, the first counts.
+    fn set(&mut self, name: &str, value: String) {
+        if name.eq_ignore_ascii_case("resource_metadata") {
+            self.resource_metadata.get_or_insert(value);
+        } else if name.eq_ignore_ascii_case("error") {
+            self.error.get_or_insert(value);
+        } else if name.eq_ignore_ascii_case("scope") && self.scopes.is_empty() {
+            let scopes = value.split_ascii_whitespace().filter(|scope| is_scope(scope));
+            for scope in scopes {
+                if !self.scopes.iter().any(|known| known == scope) {
+                    self.scopes.push(scope.to_owned());
+                }
+            }
+        }
     }
 }
 
-fn is_bearer(header: &str) -> bool {
-    let scheme = header.trim_start().get(.."bearer".len());
-    scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer"))
+/// Whether a text has only the characters of a scope (RFC 6749 section 3.3).
+fn is_scope(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e))
 }
 
-/// The `name=value` pairs of a challenge; a value may be a quoted string with escapes.
-fn parameters(header: &str) -> Vec<(&str, String)> {
-    let mut found = Vec::new();
-    let mut rest = header;
-    while let Some((before, after)) = rest.split_once('=') {
-        let name = before.rsplit([' ', ',', '\t']).next().unwrap_or(before);
-        let (value, behind) = match after.strip_prefix('"') {
+/// A part of a header with challenges: `Scheme name=value, name="value", Scheme …`.
+enum ChallengeItem<'a> {
+    Scheme(&'a str),
+    Parameter(&'a str, String),
+}
+
+/// The unread rest of a header.
+struct ChallengeItems<'a>(&'a str);
+
+impl<'a> Iterator for ChallengeItems<'a> {
+    type Item = ChallengeItem<'a>;
+
+    fn next(&mut self) -> Option<ChallengeItem<'a>> {
+        let rest = self.0.trim_start_matches([' ', '\t', ',', '=', '"']);
+        if rest.is_empty() {
+            return None;
+        }
+        let end = rest.find([' ', '\t', ',', '=', '"']).unwrap_or(rest.len());
+        let (word, behind) = rest.split_at(end);
+        let Some(value) = behind.trim_start_matches([' ', '\t']).strip_prefix('=') else {
+            self.0 = behind;
+            return Some(ChallengeItem::Scheme(word));
+        };
+        let value = value.trim_start_matches([' ', '\t']);
+        let (value, behind) = match value.strip_prefix('"') {
             Some(quoted) => unquote(quoted),
             None => {
-                let end = after.find([',', ' ']).unwrap_or(after.len());
-                (after[..end].to_owned(), &after[end..])
+                let end = value.find([',', ' ', '\t']).unwrap_or(value.len());
+                (value[..end].to_owned(), &value[end..])
             }
         };
-        found.push((name, value));
-        rest = behind;
+        self.0 = behind;
+        Some(ChallengeItem::Parameter(word, value))
     }
-    found
 }
 
+/// The text up to the closing quote, and the rest of the header.
 fn unquote(quoted: &str) -> (String, &str) {
     let mut value = String::new();
     let mut characters = quoted.char_indices();
@@ -82,7 +136,7 @@ mod tests {
     #[test]
     fn a_login_learns_where_to_go_and_what_to_ask_for() {
         let header = r#"Bearer realm="a, b=c", error="invalid_token", resource_metadata="https://x.example/.well-known/oauth-protected-resource", scope="files:read  files:write""#;
-        let challenge = Challenge::read(["Basic realm=\"x\"", header]);
+        let challenge = Challenge::parse(["Basic realm=\"x\"", header]);
         assert_eq!(challenge.www_authenticate.as_deref(), Some(header));
         assert_eq!(
             challenge.resource_metadata.as_deref(),
@@ -103,10 +157,70 @@ mod tests {
             "é=é\"",
             "Béarer",
         ] {
-            let challenge = Challenge::read([header]);
+            let challenge = Challenge::parse([header]);
             assert_eq!(challenge.www_authenticate.as_deref(), Some(header));
         }
-        assert_eq!(Challenge::read(["Bearer scope=\"a b"]).scopes, ["a", "b"]);
-        assert_eq!(Challenge::read([]), Challenge::default());
+        assert_eq!(Challenge::parse(["Bearer scope=\"a b"]).scopes, ["a", "b"]);
+        assert_eq!(Challenge::parse([]), Challenge::default());
+    }
+
+    #[test]
+    fn the_bearer_challenge_is_found_among_others() {
+        let metadata = "https://x.example/.well-known/oauth-protected-resource";
+        for header in [
+            r#"Bearer resource_metadata="https://x.example/.well-known/oauth-protected-resource", scope="a b", error="invalid_token""#,
+            r#"Basic realm="Bearer scope=\"no\"", bEARER Scope = "a  b a" , ERROR=invalid_token, resource_metadata="https://x.example/.well-known/oauth-protected-resource""#,
+            r#"Negotiate abc==, Bearer resource_metadata="https:\/\/x.example/.well-known/oauth-protected-resource",scope="a b",error=invalid_token, Digest scope="c""#,
+        ] {
+            let challenge = Challenge::parse(["Basic realm=\"scope\"", header]);
+            assert_eq!(challenge.resource_metadata.as_deref(), Some(metadata), "{header}");
+            assert_eq!(challenge.scopes, ["a", "b"], "{header}");
+            assert_eq!(challenge.error.as_deref(), Some("invalid_token"), "{header}");
+        }
+    }
+
+    #[test]
+    fn a_header_without_a_bearer_challenge_asks_for_nothing() {
+        for header in [
+            "",
+            "Basic scope=\"a\"",
+            "Bearerish scope=a",
+            "scope=a",
+            "===",
+            "\"\"\"",
+        ] {
+            let asked = Challenge::parse([header]);
+            assert_eq!(
+                (asked.scopes, asked.error, asked.resource_metadata),
+                (vec![], None, None),
+                "{header}"
+            );
+        }
+        assert_eq!(Challenge::parse([]), Challenge::default());
+    }
+
+    #[test]
+    fn of_a_parameter_that_comes_twice_the_first_counts() {
+        let challenge = Challenge::parse(["Bearer error=insufficient_scope, error=x, scope=a, scope=b"]);
+        assert_eq!(challenge.error.as_deref(), Some("insufficient_scope"));
+        assert_eq!(challenge.scopes, ["a"]);
+        for headers in [
+            &["Bearer scope=a", "Bearer scope=b"][..],
+            &["Bearer scope=a, Bearer scope=b"],
+        ] {
+            assert_eq!(Challenge::parse(headers.iter().copied()).scopes, ["a"]);
+        }
+    }
+
+    #[test]
+    fn a_header_that_no_server_would_accept_is_not_read() {
+        let header = format!("Bearer scope=a, realm=\"{}\"", "x".repeat(HEADER_LIMIT));
+        assert_eq!(Challenge::parse([header.as_str()]).scopes, [""; 0]);
+    }
+
+    #[test]
+    fn texts_that_are_no_scopes_are_dropped() {
+        let challenge = Challenge::parse(["Bearer scope=\"a \\\"b\\\" é c\""]);
+        assert_eq!(challenge.scopes, ["a", "c"]);
     }
 }

@@ -3,16 +3,35 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::HeaderValue;
 use tokio::sync::watch;
+
+use super::challenge::Challenge;
+use crate::config::ServerConfig;
 
 /// The value of an `Authorization` header, being looked up.
 pub type Authorizing<'a> = Pin<Box<dyn Future<Output = io::Result<Option<HeaderValue>>> + Send + 'a>>;
 
 /// A change of a credential, being waited for.
 pub type Changing<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// The handling of a refusal.
+pub type Refusing<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// A request that the server refused, with 401 or with a 403 that asks for more scopes.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CredentialRefusal {
+    /// The value of `Authorization` that the request carried.
+    pub authorization: Option<HeaderValue>,
+    /// 401 or 403.
+    pub status: u16,
+    /// What the server asks for.
+    pub challenge: Challenge,
+}
 
 /// Gives each request the credential of the moment, so that one that was renewed is used from the next request on.
 ///
@@ -23,11 +42,33 @@ pub trait Credentials: Send + Sync + 'static {
     /// it leaves. A value that is to be kept out of logs is marked with `HeaderValue::set_sensitive`.
     fn authorization(&self) -> Authorizing<'_>;
 
+    /// The server refused a request. The transport awaits this, for 30 s at most, then asks for the credential again, and
+    /// repeats the request once if the credential is another one. A provider that can renew its credential does so
+    /// here; one that needs a person returns at once. Requests that run side by side are refused side by side, so a
+    /// provider compares the refused credential with the one it has now. The default does nothing.
+    fn refused<'a>(&'a self, _refusal: &'a CredentialRefusal) -> Refusing<'a> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Names the login that the credential belongs to. Catalogs on disk are kept apart by it, so that a person never
+    /// sees what a server showed to another one. It may read a small file. The default is `None`: the provider
+    /// serves one person, or nobody knows.
+    fn owner(&self) -> Option<String> {
+        None
+    }
+
     /// Comes back when the credential is another than the one last given out. It brings back a server that asked for
     /// a login. The default never does: such a server waits for [`Server::logged_in`](crate::Server::logged_in).
     fn changed(&self) -> Changing<'_> {
         Box::pin(std::future::pending())
     }
+}
+
+/// Finds the providers of servers that have no credential in their configuration: the logins of a person, for example.
+pub trait CredentialSource: Send + Sync + 'static {
+    /// The provider of a server, if it has one. For the same configuration it is the same object each time, so that a
+    /// configuration that is applied again changes nothing.
+    fn provider(&self, server: &ServerConfig) -> Option<Arc<dyn Credentials>>;
 }
 
 /// A bearer token that can be exchanged for another at any time; the next request uses it, and a server that refused the

@@ -13,10 +13,6 @@
     expect(dead_code, reason = "the HTTP client uses all of it")
 )]
 mod backoff;
-#[cfg_attr(
-    not(feature = "http"),
-    expect(dead_code, reason = "the HTTP client reads challenges")
-)]
 mod challenge;
 #[cfg_attr(not(feature = "http"), path = "no_client.rs")]
 pub(crate) mod client;
@@ -27,11 +23,16 @@ mod param_headers;
 
 pub use challenge::Challenge;
 #[cfg(feature = "http")]
-pub use client::{Http, HttpConnector, HttpOptions};
+pub use client::{
+    AddressCheck, FETCH_BODY_LIMIT, FETCH_TIMEOUT, FetchRequest, Fetched, Http, HttpConnector, HttpOptions,
+    fetch,
+};
 #[cfg(feature = "http")]
 pub(crate) use client::{address, check_certificate, check_key, check_roots, header, is_loopback};
 pub use config_error::HttpConfigError;
-pub use credentials::{Authorizing, BearerToken, Changing, Credentials};
+pub use credentials::{
+    Authorizing, BearerToken, Changing, CredentialRefusal, CredentialSource, Credentials, Refusing,
+};
 pub use failure::{HttpFailure, HttpStage};
 pub use param_headers::ParamHeaders;
 

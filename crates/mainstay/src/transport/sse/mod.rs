@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::http::client::connection::Response;
-use super::http::client::endpoint::Endpoint;
+use super::http::client::endpoint::{Endpoint, Outgoing};
 use super::http::client::events::{NextEvent, SseEvent, SseEvents};
 use super::http::client::exchanges::{AdmittedFrame, Exchanges, FrameCarrier, Sender};
 use super::http::client::refusal::{Head, Refusal, read_error};
@@ -146,12 +146,24 @@ impl SseStream {
     /// Asks for the stream, and waits for the address.
     async fn open(&self) -> Result<(Response, SseEvents), HttpFailure> {
         let options = &self.endpoint.options;
-        let mut request = self.endpoint.request(Method::GET).await?;
-        request
-            .headers
-            .insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        let sent = self.endpoint.send(request).await;
-        let mut response = sent.map_err(|error| Refusal::of_exchange(&error, options).failure)?;
+        let ask = async || {
+            let mut request = self.endpoint.request(Method::GET).await?;
+            request
+                .headers
+                .insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+            Ok(request)
+        };
+        let of_exchange = |error| Refusal::of_exchange(&error, options).failure;
+        let request = ask().await?;
+        let shown = request.credential().cloned();
+        let mut response = self.endpoint.send(request).await.map_err(of_exchange)?;
+        if let Some(refusal) = Head::credential_refusal(&response, shown.as_ref()) {
+            self.endpoint.report_refusal(&refusal).await;
+            let again = ask().await?;
+            if again.credential() != shown.as_ref() {
+                response = self.endpoint.send(again).await.map_err(of_exchange)?;
+            }
+        }
         if !response.status().is_success() {
             let head = Head::of(&response);
             let body = read_error(&mut response).await;
@@ -233,25 +245,21 @@ impl SseStream {
             Ok(Opening::UnderWay) | Err(_) => return Err(Refusal::not_sent(HttpFailure::Aborted)),
         };
         drop(undecided);
-        let request = self.endpoint.request(Method::POST).await;
-        let mut request = request.map_err(Refusal::not_sent)?;
-        request.target = target;
-        request
-            .headers
-            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        request.body = frame.bytes().clone();
+        let request = self.message(&target, frame).await.map_err(Refusal::not_sent)?;
         if !frame.begin() {
             return Ok(());
         }
-        let sent = timeout(ACCEPT_TIMEOUT, self.endpoint.send(request))
-            .await
-            .map_err(|_| {
-                Refusal::unknown(HttpFailure::TimedOut {
-                    step: HttpStage::FirstByte,
-                    limit: ACCEPT_TIMEOUT,
-                })
-            })?;
-        let mut response = sent.map_err(|error| Refusal::of_exchange(&error, &self.endpoint.options))?;
+        let shown = request.credential().cloned();
+        let mut response = self.send(request).await?;
+        if let Some(refusal) = Head::credential_refusal(&response, shown.as_ref()) {
+            self.endpoint.report_refusal(&refusal).await;
+            let again = self.message(&target, frame).await;
+            if let Ok(again) = again
+                && again.credential() != shown.as_ref()
+            {
+                response = self.send(again).await?;
+            }
+        }
         if response.status().is_success() {
             response.discard();
             return Ok(());
@@ -259,6 +267,28 @@ impl SseStream {
         let head = Head::of(&response);
         let body = read_error(&mut response).await;
         Err(Refusal::of_status(&head, &body))
+    }
+
+    /// A POST of a message, with the credential of the moment.
+    async fn message(&self, target: &Uri, frame: &Frame) -> Result<Outgoing, HttpFailure> {
+        let mut request = self.endpoint.request(Method::POST).await?;
+        request.target = target.clone();
+        request
+            .headers
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        request.body = frame.bytes().clone();
+        Ok(request)
+    }
+
+    async fn send(&self, request: Outgoing) -> Result<Response, Refusal> {
+        let sent = timeout(ACCEPT_TIMEOUT, self.endpoint.send(request)).await;
+        let sent = sent.map_err(|_| {
+            Refusal::unknown(HttpFailure::TimedOut {
+                step: HttpStage::FirstByte,
+                limit: ACCEPT_TIMEOUT,
+            })
+        })?;
+        sent.map_err(|error| Refusal::of_exchange(&error, &self.endpoint.options))
     }
 }
 

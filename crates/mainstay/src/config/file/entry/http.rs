@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{EntryContext, expanded, path_from_folder};
+use super::{EntryContext, expanded, oauth, path_from_folder};
 use crate::config::builder::ServerBuilder;
 use crate::config::file::fields::{Field, FieldSet};
 use crate::config::file::host::Host;
@@ -60,6 +60,7 @@ pub(super) fn read(
         );
         field.error(report, problem);
     }
+    server = server.oauth(oauth::read(fields, context, report));
     if let Some(path) = fields
         .get("unix_socket")
         .and_then(|field| file(field, context, report))
@@ -158,7 +159,7 @@ fn of_extension(
 }
 
 /// What the variable of this name holds.
-fn from_variable(
+pub(super) fn from_variable(
     field: &Field<'_>,
     what: &str,
     context: &EntryContext<'_>,

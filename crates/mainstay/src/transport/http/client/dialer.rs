@@ -2,23 +2,28 @@
 //! says so.
 
 use std::error::Error;
+use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::header::{PROXY_AUTHORIZATION, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::net::UnixStream;
+use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tower_service::Service;
 use url::Url;
 
 use super::HttpConfigError;
 use super::endpoint::is_loopback;
-use super::options::HttpOptions;
+use super::options::{AddressCheck, HttpOptions};
 use super::port_probe::refuse_self_connection;
 use super::socket::{CountedSocket, SocketCounters};
 use super::socks::Socks;
@@ -59,6 +64,7 @@ pub(super) struct Dialer {
     route: Route,
     /// What a proxy is told of its client.
     user_agent: Option<HeaderValue>,
+    address_check: Option<AddressCheck>,
 }
 
 /// What the first step of a connection leads to.
@@ -130,6 +136,7 @@ impl Dialer {
             origin,
             route,
             user_agent: headers.get(USER_AGENT).cloned(),
+            address_check: options.address_check.clone(),
         })
     }
 
@@ -160,7 +167,10 @@ impl Dialer {
     /// Cancel safety: dropping it ends the attempt.
     pub(super) async fn dial(&self, tls: &Arc<TlsConfig>) -> Result<DialledStream, BoxError> {
         let DialledStream { stream, counters } = match &self.route {
-            Route::Direct => tcp(&self.origin).await?,
+            Route::Direct => match &self.address_check {
+                None => tcp(&self.origin).await?,
+                Some(check) => checked_tcp(&self.origin, check).await?,
+            },
             Route::Socket(path) => DialledStream::over(UnixStream::connect(path).await?),
             Route::Proxy { proxy, authorization } => {
                 let DialledStream { stream, counters } = tcp(proxy).await?;
@@ -208,12 +218,63 @@ pub(super) fn default_port(origin: &Uri) -> u16 {
 }
 
 async fn tcp(origin: &Uri) -> Result<DialledStream, BoxError> {
-    let mut connector = HttpConnector::new();
+    let mut connector = configured(HttpConnector::new());
+    connected(connector.call(origin.clone()).await?.into_inner())
+}
+
+/// Connects only to addresses that pass the check.
+async fn checked_tcp(origin: &Uri, check: &AddressCheck) -> Result<DialledStream, BoxError> {
+    // The connector resolves no host that is an address already.
+    let host = origin.host().unwrap_or_default();
+    if let Ok(address) = host.trim_start_matches('[').trim_end_matches(']').parse() {
+        refuse_unless(check(address))?;
+    }
+    let mut connector = configured(HttpConnector::new_with_resolver(CheckedResolver(check.clone())));
+    connected(connector.call(origin.clone()).await?.into_inner())
+}
+
+fn configured<R>(mut connector: HttpConnector<R>) -> HttpConnector<R> {
     connector.enforce_http(false);
     connector.set_nodelay(true);
     connector.set_keepalive(Some(TCP_KEEPALIVE));
-    let stream = connector.call(origin.clone()).await?.into_inner();
+    connector
+}
+
+fn connected(stream: TcpStream) -> Result<DialledStream, BoxError> {
     Ok(DialledStream::over(refuse_self_connection(stream)?))
+}
+
+/// Resolves a name to those of its addresses that pass the check.
+#[derive(Clone)]
+struct CheckedResolver(AddressCheck);
+
+impl Service<Name> for CheckedResolver {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let check = self.0.clone();
+        Box::pin(async move {
+            // The connector sets the port.
+            let resolved = lookup_host((name.as_str(), 0)).await?;
+            let permitted: Vec<SocketAddr> = resolved.filter(|found| check(found.ip())).collect();
+            refuse_unless(!permitted.is_empty())?;
+            Ok(permitted.into_iter())
+        })
+    }
+}
+
+fn refuse_unless(is_permitted: bool) -> io::Result<()> {
+    if is_permitted {
+        return Ok(());
+    }
+    let message = "the address is not a public one, and connecting to it is not permitted";
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 
 async fn encrypted(

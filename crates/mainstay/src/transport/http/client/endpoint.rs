@@ -15,6 +15,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 use url::{Position, Url};
 
+use super::CredentialRefusal;
 use super::Credentials;
 use super::Http;
 use super::HttpConfigError;
@@ -179,6 +180,13 @@ impl Endpoint {
         Ok(response)
     }
 
+    /// Sends a request without following a redirect.
+    ///
+    /// Cancel safety: dropping it closes the connection that the request went out on.
+    pub(super) async fn send_once(&self, outgoing: &Outgoing) -> Result<Response, ExchangeError> {
+        self.pool.send(outgoing.to_request()).await
+    }
+
     /// Where an answer sends the request, if it may go there.
     fn moved(&self, response: &Response, from: &Uri) -> Option<Uri> {
         if !matches!(
@@ -200,6 +208,16 @@ impl Endpoint {
             self.pool.encrypt_with(tls::config(encrypts, &self.options)?);
         }
         Ok(())
+    }
+
+    /// Tells the provider of a refused credential, and waits until it has handled that.
+    pub(in crate::transport) async fn report_refusal(&self, refusal: &CredentialRefusal) {
+        if let Some(credentials) = &self.options.credentials {
+            let handled = timeout(CREDENTIAL_TIMEOUT, credentials.refused(refusal)).await;
+            if handled.is_err() {
+                tracing::debug!("the provider did not handle a refused credential in time");
+            }
+        }
     }
 
     async fn authorization(&self, credentials: &dyn Credentials) -> Result<Option<HeaderValue>, HttpFailure> {
@@ -302,7 +320,7 @@ pub(in crate::transport) struct Outgoing {
 
 impl Outgoing {
     /// The credential that it shows.
-    pub(super) fn credential(&self) -> Option<&HeaderValue> {
+    pub(in crate::transport) fn credential(&self) -> Option<&HeaderValue> {
         let own = self.headers.get(AUTHORIZATION);
         own.or_else(|| self.shared.get(AUTHORIZATION))
     }

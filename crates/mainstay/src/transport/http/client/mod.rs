@@ -11,6 +11,7 @@ mod dialer;
 pub(in crate::transport) mod endpoint;
 pub(in crate::transport) mod events;
 pub(in crate::transport) mod exchanges;
+mod fetch;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod listen;
@@ -32,10 +33,12 @@ mod tls;
 
 use std::sync::Arc;
 
-pub use options::HttpOptions;
+pub use fetch::{FETCH_BODY_LIMIT, FETCH_TIMEOUT, FetchRequest, Fetched, fetch};
+pub use options::{AddressCheck, HttpOptions};
 
 use super::{
-    Challenge, Credentials, HttpConfigError, HttpFailure, HttpStage, ParamHeaders, ReconnectBackoff, fraction,
+    Challenge, CredentialRefusal, Credentials, HttpConfigError, HttpFailure, HttpStage, ParamHeaders,
+    ReconnectBackoff, fraction,
 };
 use crate::transport::{Connecting, Connector, Inbound, Outbound, Transport};
 pub(crate) use endpoint::{Endpoint, address, is_loopback};

@@ -1,6 +1,7 @@
 //! How a server is reached over HTTP, beyond its address.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,9 @@ const UNCOMPRESSED: HeaderValue = HeaderValue::from_static("identity");
 /// How long making a connection may take: a few lost packets, no more.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Says whether an IP address may be connected to.
+pub type AddressCheck = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
 /// How a server is reached over HTTP. The defaults suit most.
 #[derive(Clone)]
 #[must_use = "options do nothing until a transport is made with them"]
@@ -34,6 +38,7 @@ pub struct HttpOptions {
     pub(super) identity: Option<Identity>,
     pub(super) unix_socket: Option<PathBuf>,
     pub(super) environment_proxies: bool,
+    pub(super) address_check: Option<AddressCheck>,
 }
 
 /// The files of a client certificate.
@@ -57,6 +62,7 @@ impl HttpOptions {
             identity: None,
             unix_socket: None,
             environment_proxies: true,
+            address_check: None,
         }
     }
 
@@ -122,6 +128,13 @@ impl HttpOptions {
     /// itself.
     pub fn environment_proxies(mut self, used: bool) -> Self {
         self.environment_proxies = used;
+        self
+    }
+
+    /// Connects only to IP addresses that pass this check (default: to any). The check sees what a name resolves to.
+    /// Behind a proxy, which resolves names itself, it sees none.
+    pub fn address_check(mut self, check: AddressCheck) -> Self {
+        self.address_check = Some(check);
         self
     }
 

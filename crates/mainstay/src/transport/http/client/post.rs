@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use tokio::time::{sleep, timeout};
 
+use super::CredentialRefusal;
 use super::HttpFailure;
 use super::ReconnectBackoff;
 use super::answer::{Relation, lacks_method, negotiated};
 use super::connection::Response;
+use super::endpoint::Outgoing;
 use super::events::{NextEvent, SseEvent, SseEvents, TooLong};
 use super::exchanges::Undecided;
 use super::listen::{Opened, reopen};
@@ -66,8 +67,8 @@ pub(super) async fn ask<'a>(
     *undecided = Some(transport.exchanges.await_verdict());
     let limit = transport.endpoint.options.first_byte_timeout;
     let mut response = transport.send(request, limit).await?;
-    if response.status() == StatusCode::UNAUTHORIZED
-        && let Some(again) = Box::pin(transport.renewed(frame, shown.as_ref())).await
+    if let Some(refusal) = Head::credential_refusal(&response, shown.as_ref())
+        && let Some(again) = Box::pin(renewed(transport, frame, &refusal)).await
     {
         response = transport.send(again, limit).await?;
     }
@@ -85,6 +86,11 @@ pub(super) async fn ask<'a>(
         Content::Events => Box::pin(asked.stream(response)).await,
         Content::Other(content_type) => Err(Refusal::unknown(HttpFailure::WrongContentType { content_type })),
     }
+}
+
+async fn renewed(transport: &StreamableHttp, frame: &Frame, refusal: &CredentialRefusal) -> Option<Outgoing> {
+    let headers = transport.body_headers(frame.bytes()).await;
+    transport.renewed(frame, headers, refusal).await
 }
 
 /// What kind of answer it is.

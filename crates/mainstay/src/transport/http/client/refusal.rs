@@ -5,6 +5,7 @@ use std::io;
 use std::time::{Duration, SystemTime};
 
 use bytes::{Buf, Bytes, BytesMut};
+use http::HeaderValue;
 use http::header::{LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use tokio::time::timeout;
 
@@ -14,7 +15,7 @@ use super::events::BYTE_ORDER_MARK;
 use super::options::HttpOptions;
 use super::pool::ExchangeError;
 use super::tls;
-use super::{HttpFailure, HttpStage};
+use super::{CredentialRefusal, HttpFailure, HttpStage};
 use crate::lack::Lack;
 use crate::transport::receiving;
 use crate::wire::Outcome;
@@ -142,8 +143,34 @@ impl Head {
             status: response.status().as_u16(),
             location: text(LOCATION).map(str::to_owned),
             retry_after: text(RETRY_AFTER).and_then(|value| pause(value, SystemTime::now())),
-            challenge: Challenge::read(challenges.filter_map(|value| value.to_str().ok())),
+            challenge: Challenge::parse(challenges.filter_map(|value| value.to_str().ok())),
         }
+    }
+
+    /// What to tell a provider whose credential was refused. `None` if another credential would not help.
+    pub(in crate::transport) fn credential_refusal(
+        response: &Response,
+        shown: Option<&HeaderValue>,
+    ) -> Option<CredentialRefusal> {
+        let status = response.status().as_u16();
+        if !matches!(status, 401 | 403) {
+            return None;
+        }
+        let challenge = Self::of(response).challenge;
+        let may_help = status == 401 || challenge.error.as_deref() == Some("insufficient_scope");
+        may_help.then(|| CredentialRefusal {
+            authorization: shown.cloned(),
+            status,
+            challenge,
+        })
+    }
+
+    pub(super) fn into_challenge(self) -> Challenge {
+        self.challenge
+    }
+
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
     }
 
     fn throttled(&self) -> HttpFailure {

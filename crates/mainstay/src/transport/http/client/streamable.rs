@@ -21,7 +21,7 @@ use super::endpoint::{Endpoint, Outgoing};
 use super::exchanges::{AdmittedFrame, Exchanges, FrameCarrier};
 use super::refusal::{Head, Refusal, read_error};
 use super::session::{SessionCheck, TransportSession};
-use super::{HttpFailure, HttpStage};
+use super::{CredentialRefusal, HttpFailure, HttpStage};
 use super::{listen, post};
 use crate::transport::{End, Frame, Purpose};
 
@@ -174,7 +174,14 @@ impl StreamableHttp {
             if !frame.begin() {
                 return Ok(());
             }
+            let shown = request.credential().cloned();
             let mut response = self.send(request, Some(ACCEPT_TIMEOUT)).await?;
+            if let Some(refusal) = Head::credential_refusal(&response, shown.as_ref()) {
+                let headers = self.body_headers(frame.bytes()).await.of_notification();
+                if let Some(again) = Box::pin(self.renewed(frame, headers, &refusal)).await {
+                    response = self.send(again, Some(ACCEPT_TIMEOUT)).await?;
+                }
+            }
             if response.status().is_success() {
                 response.discard();
                 return Ok(());
@@ -217,12 +224,18 @@ impl StreamableHttp {
         Ok(request)
     }
 
-    /// The same request with another credential than the one that was shown, where there is one by now. A server that refuses whom it does not know has
-    /// done nothing of what it was asked, so it may be asked again.
-    pub(super) async fn renewed(&self, frame: &Frame, shown: Option<&HeaderValue>) -> Option<Outgoing> {
-        let headers = self.body_headers(frame.bytes()).await;
+    /// The same request with another credential than the refused one, if there is one by now. The provider learns of the
+    /// refusal first and may renew the credential. A server that refuses a credential has done nothing of what it
+    /// was asked, so the request may be sent again.
+    pub(super) async fn renewed(
+        &self,
+        frame: &Frame,
+        headers: BodyHeaders,
+        refusal: &CredentialRefusal,
+    ) -> Option<Outgoing> {
+        self.endpoint.report_refusal(refusal).await;
         let request = self.post(frame.bytes(), headers).await.ok()?;
-        (request.credential() != shown).then_some(request)
+        (request.credential() != refusal.authorization.as_ref()).then_some(request)
     }
 
     /// Sends a request and waits for the head of its answer.

@@ -10,6 +10,7 @@ mod streams;
 use std::sync::Arc;
 
 use super::body_headers::BodyHeaders;
+use super::endpoint::Outgoing;
 use super::*;
 use crate::transport::http::{Authorizing, BearerToken};
 use crate::transport::{Frame, Purpose};
@@ -76,12 +77,20 @@ async fn a_request_that_showed_an_old_credential_is_renewed_whoever_asked_for_th
     let first = post().await.unwrap();
     token.set("two");
     let other = post().await.unwrap();
+    let refusal = |shown: &Outgoing| CredentialRefusal {
+        authorization: shown.credential().cloned(),
+        status: 401,
+        challenge: Challenge::default(),
+    };
     let again = transport
-        .renewed(&frame, first.credential())
+        .renewed(&frame, BodyHeaders::default(), &refusal(&first))
         .await
         .expect("renewed");
     assert_eq!(again.credential().unwrap(), "Bearer two");
-    assert!(transport.renewed(&frame, other.credential()).await.is_none());
+    let same = transport
+        .renewed(&frame, BodyHeaders::default(), &refusal(&other))
+        .await;
+    assert!(same.is_none());
 }
 
 #[tokio::test]

@@ -250,7 +250,7 @@ async fn a_socks_proxy_that_refuses_or_is_not_there_is_a_failure_that_says_so() 
     let crate::transport::HttpFailure::ConnectFailed { kind, .. } = refusal.failure else {
         panic!("{refusal:?}");
     };
-    assert_eq!(kind, std::io::ErrorKind::ConnectionRefused);
+    assert_eq!(kind, io::ErrorKind::ConnectionRefused);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //!
 //! It says `completed` when it did all that the scenario wants of a client, which the suite itself does not ask.
 
+mod login;
 mod person;
 mod sample;
 
@@ -13,11 +14,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::catalog::Kind;
-use mainstay::{CallOptions, Fleet, Server, ServerConfig};
+use mainstay::server::Reason;
+use mainstay::transport::http::Challenge;
+use mainstay::{CallErrorKind, CallOptions, Fleet, Server, ServerConfig};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use login::ScenarioLogins;
 use person::Person;
 
 type Done = Result<(), Box<dyn Error + Send + Sync>>;
@@ -36,7 +40,23 @@ enum Act {
     CallAsTold,
     /// Send a tool's schema back as it came.
     SendSchemaBack,
+    /// Refuse to log in, or to log in for ever.
+    Refuse,
 }
+
+/// Where a client must not get in: the authorization server is not the one it claims to be, or always asks for more.
+const MUST_REFUSE: [&str; 7] = [
+    "auth/scope-retry-limit",
+    "auth/resource-mismatch",
+    "auth/metadata-issuer-mismatch",
+    "auth/iss-supported-missing",
+    "auth/iss-wrong-issuer",
+    "auth/iss-unexpected",
+    "auth/iss-normalized",
+];
+
+/// Logins for one scenario. The library itself gives up earlier.
+const LOGINS_LIMIT: u32 = 10;
 
 fn act(scenario: &str) -> Option<Act> {
     let act = match scenario {
@@ -49,6 +69,7 @@ fn act(scenario: &str) -> Option<Act> {
         | "http-invalid-tool-headers" => Act::UseAll,
         "http-custom-headers" => Act::CallAsTold,
         "json-schema-2020-12-preservation" => Act::SendSchemaBack,
+        refused if MUST_REFUSE.contains(&refused) => Act::Refuse,
         login if login.starts_with("auth/") => Act::UseAll,
         _unknown => return None,
     };
@@ -63,41 +84,65 @@ async fn main() -> Done {
     let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO")?;
     let act = act(&scenario).ok_or_else(|| format!("no scenario is known as {scenario}"))?;
 
+    let logins = Arc::new(ScenarioLogins::of_scenario(&scenario, &url)?);
+    let suite = ServerConfig::http("suite", url).credentials(Arc::new(logins.provider.clone()));
     let fleet = Fleet::builder()
         .client("mainstay-conformance", env!("CARGO_PKG_VERSION"))
         .handler(Arc::new(Person))
-        .start([ServerConfig::http("suite", url).build()?]);
+        .start([suite.build()?]);
     let server = fleet.server("suite").ok_or("just configured")?;
-    let done = perform(act, &server).await;
+    let done = perform(act, &server, &logins).await;
     fleet.close(CONNECT_WITHIN).await;
     done?;
     println!("completed");
     Ok(())
 }
 
-async fn perform(act: Act, server: &Server) -> Done {
-    server.wait_connected(CONNECT_WITHIN).await?;
+async fn perform(act: Act, server: &Server, logins: &Arc<ScenarioLogins>) -> Done {
+    if let Act::Refuse = act {
+        let used = match connect(server, logins).await {
+            Ok(()) => use_all(server, logins).await,
+            Err(error) => Err(error),
+        };
+        return match used {
+            Ok(()) => Err("the client was let in where it must not log in".into()),
+            Err(error) => {
+                eprintln!("refused: {error}");
+                Ok(())
+            }
+        };
+    }
+    connect(server, logins).await?;
     match act {
-        Act::Connect => Ok(()),
-        Act::UseAll => use_all(server).await,
+        Act::Connect | Act::Refuse => Ok(()),
+        Act::UseAll => use_all(server, logins).await,
         Act::CallAsTold => call_as_told(server).await,
         Act::SendSchemaBack => send_schema_back(server).await,
     }
 }
 
-async fn use_all(server: &Server) -> Done {
+/// Waits until the server is connected, and logs in if it asks for that.
+async fn connect(server: &Server, logins: &ScenarioLogins) -> Done {
+    for _ in 0..LOGINS_LIMIT {
+        match server.wait_connected(CONNECT_WITHIN).await {
+            Ok(_) => return Ok(()),
+            Err(_) if server.status().reason == Some(Reason::AuthRequired) => {
+                logins.log_in_for(server).await?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err("the server asks for a login for ever".into())
+}
+
+async fn use_all(server: &Server, logins: &Arc<ScenarioLogins>) -> Done {
     let catalog = server.catalog().ok_or("a connected server is listed")?;
     let mut calls = JoinSet::new();
     // All at once, so that whatever one call leaves behind could be seen in another.
     for tool in catalog.items(Kind::Tool) {
-        let (server, name) = (server.clone(), tool.key().to_owned());
+        let (server, logins, name) = (server.clone(), logins.clone(), tool.key().to_owned());
         let schema = tool.raw().parse::<Value>()?["inputSchema"].take();
-        calls.spawn(async move {
-            server
-                .call(&name, &sample::object(&schema))
-                .options(options())
-                .await
-        });
+        calls.spawn(async move { call(&server, &logins, &name, &sample::object(&schema)).await });
     }
     while let Some(called) = calls.join_next().await {
         called??;
@@ -109,6 +154,27 @@ async fn use_all(server: &Server) -> Done {
         server.read_resource(resource.key()).options(options()).await?;
     }
     Ok(())
+}
+
+/// Calls a tool, and logs in with more scopes if the call needs them.
+async fn call(server: &Server, logins: &ScenarioLogins, name: &str, arguments: &Value) -> Done {
+    for _ in 0..LOGINS_LIMIT {
+        let Err(error) = server.call(name, arguments).options(options()).await else {
+            return Ok(());
+        };
+        match &error.kind {
+            CallErrorKind::AuthRequired { challenge } => {
+                logins.log_in(Some(Challenge::clone(challenge))).await?;
+                connect(server, logins).await?;
+            }
+            CallErrorKind::NotConnected(now) if now.reason == Some(Reason::AuthRequired) => {
+                logins.log_in_for(server).await?;
+                connect(server, logins).await?;
+            }
+            _other => return Err(error.into()),
+        }
+    }
+    Err("the server asks for more for ever".into())
 }
 
 async fn call_as_told(server: &Server) -> Done {

@@ -1,0 +1,182 @@
+//! `mainstay login`: a person logs in to a server, in a browser or with a code.
+//!
+//! The browser's answer arrives at a port of this machine. Where the browser runs on another machine, the person pastes the
+//! address that it was sent to. Whichever comes first counts.
+
+mod browser;
+
+use std::io::IsTerminal as _;
+use std::time::SystemTime;
+
+use clap::Args;
+use mainstay::ServerConfig;
+use mainstay_login::{LoginPrompt, LoginProvider, LoginRequest, LoginSummary, StartedLogin};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
+
+use crate::args::Common;
+use crate::exit::{CommandFailure, Done, Exit};
+use crate::json::LoggedInDocument;
+use crate::logins::{provider_of, server_named};
+use crate::output::{Screen, Text, plain, span, text};
+use crate::run::Signals;
+
+/// Log in to a server that asks for it
+///
+/// The login is kept and renewed, and every mainstay of this user uses it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mainstay login search
+  mainstay login https://mcp.example.com/mcp --no-browser
+  mainstay login search --device --scope files:read")]
+pub(crate) struct LoginArgs {
+    /// A configured server, or the address of one
+    #[arg(value_name = "SERVER|URL")]
+    pub(crate) server: String,
+    /// Print the address instead of opening a browser
+    #[arg(long, conflicts_with = "device")]
+    pub(crate) no_browser: bool,
+    /// Show a code to enter on another device
+    #[arg(long)]
+    pub(crate) device: bool,
+    /// Ask for this scope, in place of those that the server names; may be given more than once
+    #[arg(long, value_name = "SCOPE")]
+    pub(crate) scope: Vec<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(arguments: &LoginArgs, common: &Common, screen: &Screen) -> Done {
+    let server = server_named(&arguments.server, common)?;
+    let provider = provider_of(&server)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(CommandFailure::failed)?;
+    let done = runtime.block_on(async {
+        let mut signals = Signals::listen()?;
+        tokio::select! {
+            done = log_in(arguments, &server, &provider, screen) => done,
+            exit = signals.next() => Ok(exit),
+        }
+    });
+    // A read of the terminal that is under way belongs to nobody.
+    runtime.shutdown_background();
+    done
+}
+
+async fn log_in(
+    arguments: &LoginArgs,
+    server: &ServerConfig,
+    provider: &LoginProvider,
+    screen: &Screen,
+) -> Done {
+    let mut request = LoginRequest::default();
+    request.device = arguments.device;
+    request.scopes = (!arguments.scope.is_empty()).then(|| arguments.scope.clone());
+    let done = async {
+        let mut login = provider.login(request).await.map_err(anyhow::Error::from)?;
+        let reads_pasted = prompt(arguments, login.prompt(), screen);
+        wait(&mut login, reads_pasted, screen).await
+    };
+    let summary = done.await;
+    if arguments.json {
+        let stored = provider.store().describe();
+        let document = LoggedInDocument::of(server, provider, summary.as_ref(), &stored);
+        screen.print(Text::document(&document))?;
+        return Ok(if summary.is_ok() {
+            Exit::Success
+        } else {
+            Exit::Failed
+        });
+    }
+    let summary = summary.map_err(CommandFailure::failed)?;
+    screen.print(said(server, &summary))?;
+    Ok(Exit::Success)
+}
+
+/// Tells the person what to do. Says whether an address may be pasted.
+fn prompt(arguments: &LoginArgs, prompt: &LoginPrompt, screen: &Screen) -> bool {
+    let address = match prompt {
+        LoginPrompt::Nothing => return false,
+        LoginPrompt::EnterCode(prompt) => {
+            let page = prompt.verification_uri.to_string();
+            screen.say(text!(
+                "open {} and enter the code {}",
+                plain(&page),
+                plain(&prompt.user_code)
+            ));
+            return false;
+        }
+        LoginPrompt::Browse(address) => address.url().as_str(),
+    };
+    let opened = !arguments.no_browser && browser::open(address, screen);
+    if opened {
+        screen.say("the browser should show the login now; if it does not, open this address:");
+    } else {
+        screen.say("open this address in a browser:");
+    }
+    screen.say(text!("  {}", plain(address)));
+    let may_paste = arguments.no_browser || std::io::stdin().is_terminal();
+    if may_paste {
+        screen.say(
+            "if the browser is on another machine, it ends at an address that it cannot load: paste that address here",
+        );
+    }
+    may_paste
+}
+
+/// Waits for the browser's answer, or for a pasted address.
+async fn wait(login: &mut StartedLogin, reads_pasted: bool, screen: &Screen) -> anyhow::Result<LoginSummary> {
+    let mut pasted = reads_pasted.then(|| BufReader::new(tokio::io::stdin()).lines());
+    loop {
+        let line = tokio::select! {
+            done = login.finished() => return Ok(done?),
+            line = next_line(&mut pasted) => line,
+        };
+        let Some(line) = line else {
+            // Nobody pastes any more; the browser may still answer.
+            pasted = None;
+            continue;
+        };
+        if line.trim().is_empty() {
+            continue;
+        }
+        if let Err(reason) = login.paste(&line).await {
+            screen.warning(text!("not accepted: {}", plain(&reason)));
+        }
+    }
+}
+
+async fn next_line(pasted: &mut Option<Lines<BufReader<Stdin>>>) -> Option<String> {
+    match pasted {
+        Some(lines) => lines.next_line().await.ok().flatten(),
+        None => std::future::pending().await,
+    }
+}
+
+fn said(server: &ServerConfig, summary: &LoginSummary) -> Text {
+    let mut said = text!(
+        "logged in to {} at {}",
+        plain(server.name()),
+        plain(&summary.issuer)
+    );
+    if !summary.scopes.is_empty() {
+        said.push(text!(", scopes {}", plain(&summary.scopes.join(" "))));
+    }
+    if let Some(at) = summary.expires_at {
+        let left = at.duration_since(SystemTime::now()).unwrap_or_default();
+        said.push(text!(", the token expires in {}", span(left)));
+        said.push(if summary.renewable {
+            " and is renewed"
+        } else {
+            " and cannot be renewed"
+        });
+    }
+    said.push("\n");
+    said
+}
+
+/// The command that logs in to a server.
+pub(crate) fn command(server: &str) -> String {
+    format!("mainstay login {server}")
+}

@@ -1,0 +1,70 @@
+//! One of several processes that share a login and call a server side by side. A test starts it.
+//!
+//!     login_worker URL STORE CALLERS SECONDS
+//!
+//! Prints a line of JSON at the end: how many calls succeeded, how many failed, the first errors, and how long the slowest call
+//! took.
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mainstay::{CallOptions, Fleet, ServerConfig};
+use mainstay_login::{FileStore, LoginProvider, LoginSettings, StoreProtection, finish_renewals};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(60);
+const CALL_WITHIN: Duration = Duration::from_secs(20);
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [url, store, callers, seconds] = arguments.as_slice() else {
+        return Err("URL STORE CALLERS SECONDS".into());
+    };
+    let store = FileStore::open(Path::new(store), StoreProtection::Plain)?;
+    let provider = LoginProvider::new(LoginSettings::new(url.parse()?), Arc::new(store));
+    let config = ServerConfig::http("protected", url.as_str()).credentials(Arc::new(provider));
+    let fleet = Fleet::builder().start([config.build()?]);
+    let server = fleet.server("protected").ok_or("just configured")?;
+    server.wait_connected(CONNECT_WITHIN).await?;
+
+    let until = Instant::now() + Duration::from_secs(seconds.parse()?);
+    let mut tasks = JoinSet::new();
+    for _ in 0..callers.parse::<u32>()? {
+        let server = server.clone();
+        tasks.spawn(async move {
+            let (mut good, mut slowest, mut errors) = (0_u32, Duration::ZERO, Vec::new());
+            while Instant::now() < until {
+                let began = Instant::now();
+                let options = CallOptions::default().timeout(CALL_WITHIN);
+                match server.call("echo", &json!({})).options(options).await {
+                    Ok(_) => good += 1,
+                    Err(error) => errors.push(error.to_string()),
+                }
+                slowest = slowest.max(began.elapsed());
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            (good, slowest, errors)
+        });
+    }
+    let (mut good, mut slowest, mut errors) = (0, Duration::ZERO, Vec::new());
+    while let Some(done) = tasks.join_next().await {
+        let (some, longest, failed) = done?;
+        good += some;
+        slowest = slowest.max(longest);
+        errors.extend(failed);
+    }
+    fleet.close(Duration::from_secs(5)).await;
+    finish_renewals(Duration::from_secs(5)).await;
+    let failed = errors.len();
+    errors.truncate(3);
+    let slowest_ms = u64::try_from(slowest.as_millis())?;
+    println!(
+        "{}",
+        json!({ "good": good, "failed": failed, "errors": errors, "slowest_ms": slowest_ms })
+    );
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! Receives the redirect of the browser on a port of 127.0.0.1.
+//!
+//! Only a callback that the login accepts ends the wait. Any other request gets 400 or 404, and the listener goes on: every
+//! program and web page of this machine can send requests here.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::AbortHandle;
+use url::Url;
+
+/// The path of the redirect URI.
+const PATH: &str = "/callback";
+
+/// Browsers open a few connections ahead; a flood waits.
+const CONNECTIONS_LIMIT: usize = 16;
+
+/// How long a request may take to arrive, and how long a connection may stay.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A callback, and where to say what became of it.
+pub(crate) struct Callback {
+    /// The query of the request.
+    pub(crate) query: String,
+    pub(crate) verdict: oneshot::Sender<Verdict>,
+}
+
+/// What the person sees in the browser.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The callback was accepted.
+    Accepted,
+    /// The callback was refused, for this reason.
+    Refused(String),
+}
+
+/// How long the end of a login waits until the browser has its page.
+const PAGE_GRACE: Duration = Duration::from_secs(1);
+
+/// A bound port. It accepts connections until it is dropped.
+pub(crate) struct CallbackListener {
+    redirect_uri: Url,
+    accepting: AbortHandle,
+    places: Arc<Semaphore>,
+}
+
+impl CallbackListener {
+    /// Binds the port, or any other one if it is taken.
+    pub(crate) async fn bind(port: Option<u16>, callbacks: mpsc::Sender<Callback>) -> io::Result<Self> {
+        let listener = match port {
+            Some(port) => match TcpListener::bind(("127.0.0.1", port)).await {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => any_port().await?,
+                bound => bound?,
+            },
+            None => any_port().await?,
+        };
+        let port = listener.local_addr()?.port();
+        let redirect_uri = format!("http://127.0.0.1:{port}{PATH}");
+        let redirect_uri = Url::parse(&redirect_uri).map_err(io::Error::other)?;
+        let places = Arc::new(Semaphore::new(CONNECTIONS_LIMIT));
+        let accepting = tokio::spawn(accept(listener, callbacks, places.clone())).abort_handle();
+        Ok(Self {
+            redirect_uri,
+            accepting,
+            places,
+        })
+    }
+
+    pub(crate) fn redirect_uri(&self) -> &Url {
+        &self.redirect_uri
+    }
+
+    /// Accepts nothing more, and waits until the pages are sent.
+    ///
+    /// Cancel safety: dropping it changes nothing.
+    pub(crate) async fn finish(&self) {
+        self.accepting.abort();
+        let all = u32::try_from(CONNECTIONS_LIMIT).unwrap_or(u32::MAX);
+        let _ = tokio::time::timeout(PAGE_GRACE, self.places.acquire_many(all)).await;
+    }
+}
+
+impl Drop for CallbackListener {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn any_port() -> io::Result<TcpListener> {
+    TcpListener::bind(("127.0.0.1", 0)).await
+}
+
+async fn accept(listener: TcpListener, callbacks: mpsc::Sender<Callback>, places: Arc<Semaphore>) {
+    loop {
+        let accepted = listener.accept().await;
+        let Ok((stream, _)) = accepted else {
+            // No descriptors, or a client that is gone already.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let Ok(place) = places.clone().acquire_owned().await else {
+            return;
+        };
+        let callbacks = callbacks.clone();
+        tokio::spawn(async move {
+            let _place = place;
+            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, serve(stream, callbacks)).await;
+        });
+    }
+}
+
+async fn serve(stream: TcpStream, callbacks: mpsc::Sender<Callback>) {
+    let answer = service_fn(|request: Request<Incoming>| {
+        let callbacks = callbacks.clone();
+        async move { Ok::<_, Infallible>(answer(&request, &callbacks).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(REQUEST_TIMEOUT)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), answer)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "a request to the listener of a login broke");
+    }
+}
+
+async fn answer(request: &Request<Incoming>, callbacks: &mpsc::Sender<Callback>) -> Response<Full<Bytes>> {
+    if request.method() != Method::GET || request.uri().path() != PATH {
+        return page(StatusCode::NOT_FOUND, "Not found", "There is nothing here.");
+    }
+    let (verdict, answer) = oneshot::channel();
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let sent = callbacks.send(Callback { query, verdict }).await;
+    let verdict = match sent {
+        Ok(()) => answer.await.ok(),
+        Err(_closed) => None,
+    };
+    match verdict {
+        Some(Verdict::Accepted) => page(
+            StatusCode::OK,
+            "Logged in",
+            "Mainstay has received the answer of the authorization server. You can close this window.",
+        ),
+        Some(Verdict::Refused(reason)) => page(StatusCode::BAD_REQUEST, "Not logged in", &reason),
+        None => page(
+            StatusCode::BAD_REQUEST,
+            "Not logged in",
+            "No login waits for this answer.",
+        ),
+    }
+}
+
+/// A page without scripts, images or links. Its text may come from a server and is escaped.
+fn page(status: StatusCode, title: &str, text: &str) -> Response<Full<Bytes>> {
+    let body = format!(
+        "<!doctype html><meta charset=\"utf-8\"><title>{title}</title><h1>{title}</h1><p>{}</p>\n",
+        escaped(text)
+    );
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(
+        CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'"),
+    );
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for character in text.chars() {
+        match character {
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            '"' => escaped.push_str("&quot;"),
+            plain => escaped.push(plain),
+        }
+    }
+    escaped
+}

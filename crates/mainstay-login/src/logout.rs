@@ -1,0 +1,88 @@
+//! Ends the logins of a server: revokes their tokens, then deletes them.
+
+use std::sync::Arc;
+
+use mainstay_oauth::revocation_requests;
+
+use crate::blocking::on_store;
+use crate::context::context;
+use crate::error::LoginFailure;
+use crate::provider::LoginProvider;
+use crate::send::send;
+use crate::settings::LoginSettings;
+use crate::store::{LoginStore, LoginStoreError, ReadLogin};
+
+/// How long a logout waits for a refresh that runs.
+const LOCK_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
+
+/// What became of one login.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogoutReport {
+    /// The issuer.
+    pub issuer: String,
+    /// Whether the authorization server was told. `None` if it offers no revocation.
+    pub revoked: Option<bool>,
+    /// Why the authorization server could not be told.
+    pub error: Option<String>,
+}
+
+/// Revokes and deletes all logins of a server. A login is deleted even if it could not be revoked.
+///
+/// Cancel safety: dropped, some logins may be revoked and not deleted; another logout deletes them.
+pub async fn log_out(provider: &LoginProvider) -> Result<Vec<LogoutReport>, LoginFailure> {
+    let (settings, store) = (provider.settings(), provider.store());
+    let key = settings.key();
+    let of_lock = key.clone();
+    let _lock = on_store(store, move |store| store.lock(&of_lock, LOCK_TIMEOUT)).await?;
+    let of_logins = key.clone();
+    let found = on_store(store, move |store| store.logins(&of_logins)).await;
+    // What cannot be read cannot be revoked, and is deleted all the same.
+    let found = match found {
+        Err(LoginStoreError::Unreadable { .. } | LoginStoreError::Unsafe { .. }) => Vec::new(),
+        found => found?,
+    };
+    let mut reports = Vec::new();
+    for read in found {
+        let (revoked, error) = revoke(settings, store, &read).await;
+        reports.push(LogoutReport {
+            issuer: read.login.record.issuer.clone(),
+            revoked,
+            error,
+        });
+    }
+    on_store(store, move |store| store.remove_all(&key)).await?;
+    Ok(reports)
+}
+
+async fn revoke(
+    settings: &LoginSettings,
+    store: &Arc<dyn LoginStore>,
+    read: &ReadLogin,
+) -> (Option<bool>, Option<String>) {
+    let record = &read.login.record;
+    let registrations = on_store(store, LoginStore::registrations).await;
+    let requests = registrations
+        .map_err(|error| error.to_string())
+        .and_then(|registrations| {
+            let client = record.client(&settings.client, &registrations);
+            let client = client.map_err(|error| error.to_string())?;
+            revocation_requests(record, client.as_ref(), &context()).map_err(|error| error.to_string())
+        });
+    let requests = match requests {
+        Ok(requests) if requests.is_empty() => return (None, None),
+        Ok(requests) => requests,
+        Err(error) => return (Some(false), Some(error)),
+    };
+    for request in requests {
+        match send(&request, settings).await {
+            Ok(response) if (200..300).contains(&response.status) => {}
+            Ok(response) => {
+                let error = format!("the revocation was answered with status {}", response.status);
+                return (Some(false), Some(error));
+            }
+            Err(error) => return (Some(false), Some(error.to_string())),
+        }
+    }
+    (Some(true), None)
+}

@@ -1,0 +1,33 @@
+//! `cargo xtask dashboard`: the dashboard in a real browser, as `tests/dashboard` drives it. The screenshots that it makes are below
+//! `target/dashboard`.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::project::Project;
+use crate::{child, npm, tools};
+
+const SOURCE: &str = "tests/dashboard";
+const BUILD_SILENCE: Duration = Duration::from_secs(15 * 60);
+/// A step of the script waits for half a minute at most.
+const SCRIPT_SILENCE: Duration = Duration::from_secs(300);
+
+pub(crate) fn run(project: &Project) -> Result<()> {
+    let browser = tools::ensure_browser()?;
+    let packages = project.built("partners/dashboard");
+    npm::install(project, SOURCE, &packages).context("cannot install what drives the browser")?;
+    let mut build = project.cargo();
+    child::run_while_it_speaks(build.args(["build", "--package", "mainstay-cli"]), BUILD_SILENCE)?;
+    // The Node of the test clients, where that is there: a machine's own may be too old.
+    let node = npm::node(&project.built("partners/clients"));
+    let mut script = Command::new(node);
+    script
+        .arg(project.source(SOURCE).join("dashboard.mjs"))
+        .arg(project.built("debug/mainstay"))
+        .arg(project.built("dashboard"))
+        .arg(browser)
+        .arg(packages);
+    child::run_while_it_speaks(&mut script, SCRIPT_SILENCE)
+}
