@@ -17,7 +17,11 @@ fn an_idle_daemon_ends_with_nothing_left_behind_and_the_next_bridge_starts_anoth
     let first = server_pid(&mut host);
     let daemon = shared.daemon_pid();
     std::thread::sleep(Duration::from_secs(6));
-    assert_eq!(shared.daemon_pid(), daemon, "it does not end while a host is there");
+    assert_eq!(
+        shared.daemon_pid(),
+        daemon,
+        "it does not end while a host is there"
+    );
     host.leave().exits(0);
     shared.assert_nothing_is_left();
     assert!(!is_alive(i32::try_from(first).unwrap()));
