@@ -150,7 +150,7 @@ fn member<'a, 't>(value: &'a DeValue<'t>, name: &str) -> Result<&'a DeValue<'t>>
 
 fn array<'a, 't>(value: &'a DeValue<'t>) -> Result<impl Iterator<Item = &'a DeValue<'t>>> {
     let items = value.as_array().context("an array is expected")?;
-    Ok(items.iter().map(|item| item.get_ref()))
+    Ok(items.iter().map(toml::Spanned::get_ref))
 }
 
 fn string<'a>(value: &'a DeValue<'_>) -> Result<&'a str> {

@@ -10,14 +10,17 @@ use mainstay::gateway::PlainText;
 use mainstay_control::{
     API_ROOT, Attached, Control, ControlService, PAGE_ROOT, PageLogins, Role, ServerGroup, token_from_file,
 };
+use mainstay_daemon::live::{LiveConfiguration, state_directory};
 use mainstay_gateway::{Gateway, HttpDoor};
 
 use crate::args::ServeArgs;
+use crate::controlled::LiveControl;
 use crate::exit::CommandFailure;
 
 /// The control API of a program that serves.
 pub(crate) struct Admin {
     control: Control,
+    live: Arc<LiveControl>,
     token_file: PathBuf,
 }
 
@@ -41,17 +44,33 @@ impl Admin {
             })?,
         };
         let token = token_from_file(&token_file).map_err(CommandFailure::usage)?;
-        let control = Control::builder(Role::Serve).build();
+        let live = Arc::new(LiveControl::default());
+        let control = Control::builder(Role::Serve).controlled(live.clone()).build();
         let pages = PageLogins::new(token.expose());
         let service = Arc::new(ControlService::with_pages(&control, pages));
         let door = door.mount(&[API_ROOT, PAGE_ROOT], token, service);
-        Ok((door, Some(Self { control, token_file })))
+        let admin = Self {
+            control,
+            live,
+            token_file,
+        };
+        Ok((door, Some(admin)))
     }
 
     /// Controls the servers of this gateway, whose events begin with its start.
     pub(crate) fn attach(&self, gateway: &Gateway, events: Events) -> Attached {
         self.control
             .attach(ServerGroup::configured(gateway.clone()).events(events))
+    }
+
+    /// Lets the API reload and change this configuration.
+    pub(crate) fn follows(&self, live: &LiveConfiguration) {
+        self.live.set(live.clone());
+    }
+
+    /// The hub, to record what becomes of the configuration.
+    pub(crate) fn control(&self) -> Control {
+        self.control.clone()
     }
 
     /// The file with the token, to show a person.
@@ -62,12 +81,6 @@ impl Admin {
 
 /// Where the token is, unless another file is named: with what outlives a restart, and is no cache.
 pub(crate) fn default_token_file() -> Option<PathBuf> {
-    let set = |name: &str| {
-        env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    let state = set("XDG_STATE_HOME").filter(|path| path.is_absolute());
-    let state = state.or_else(|| Some(set("HOME")?.join(".local/state")))?;
-    Some(state.join("mainstay/control-token"))
+    let state = state_directory(|name| env::var_os(name))?;
+    Some(state.join("control-token"))
 }

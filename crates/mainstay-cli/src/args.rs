@@ -8,18 +8,23 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use mainstay::config::parse_duration;
 
-use crate::auth::AuthArgs;
-use crate::login::LoginArgs;
-use crate::logout::LogoutArgs;
 use crate::add::{AddArgs, RemoveArgs};
+use crate::auth::AuthArgs;
 use crate::completions::CompletionsArgs;
 use crate::connect::ConnectArgs;
+use crate::control::{
+    DisableArgs, EnableArgs, EventsArgs, LogsArgs, ReloadArgs, RestartArgs, SessionsArgs, StatusArgs,
+};
 use crate::daemon::DaemonArgs;
 use crate::doctor::DoctorArgs;
 use crate::import::ImportArgs;
+use crate::login::LoginArgs;
+use crate::logout::LogoutArgs;
 use crate::man::ManArgs;
 use crate::output::LogFormat;
 use crate::schema::SchemaArgs;
+use crate::service::ServiceArgs;
+use crate::top::TopArgs;
 use crate::ui::UiArgs;
 
 /// The times of all answers are kept for the figures at the end.
@@ -97,6 +102,14 @@ pub(crate) enum Command {
     Daemon(DaemonArgs),
     Ui(UiArgs),
     Ping(PingArgs),
+    Status(StatusArgs),
+    Restart(RestartArgs),
+    Enable(EnableArgs),
+    Disable(DisableArgs),
+    Reload(ReloadArgs),
+    Logs(LogsArgs),
+    Events(EventsArgs),
+    Sessions(SessionsArgs),
     Login(LoginArgs),
     Logout(LogoutArgs),
     Auth(AuthArgs),
@@ -104,6 +117,8 @@ pub(crate) enum Command {
     Add(AddArgs),
     Remove(RemoveArgs),
     Doctor(DoctorArgs),
+    Service(ServiceArgs),
+    Top(TopArgs),
     Schema(SchemaArgs),
     Completions(CompletionsArgs),
     #[command(hide = true)]
@@ -121,6 +136,9 @@ pub(crate) struct AdHoc {
     /// The variable that holds the bearer token of the address
     #[arg(long, value_name = "VARIABLE", requires = "url")]
     pub(crate) bearer_token_env: Option<String>,
+    /// Start the servers for this command alone, even if the daemon has them
+    #[arg(long)]
+    pub(crate) no_daemon: bool,
     /// A server by its command, behind `--`, in place of a configured one
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,

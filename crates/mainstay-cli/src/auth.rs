@@ -105,7 +105,11 @@ pub(crate) fn run(arguments: &AuthArgs, common: &Common, screen: &Screen) -> Don
         "plain" => "not encrypted; only your user can read them",
         _key_file => "encrypted with a key file",
     };
-    screen.note(text!("logins are kept in {} ({})", plain(&stored.place), plain(protected)));
+    screen.note(text!(
+        "logins are kept in {} ({})",
+        plain(&stored.place),
+        plain(protected)
+    ));
     if statuses.is_empty() {
         screen.print("no server is reached over HTTP, and there is no login\n")?;
     }
@@ -163,7 +167,10 @@ fn of_server(
     let Some(address) = target.url().value().parse().ok().filter(|_| is_used) else {
         return Ok(vec![status]);
     };
-    let key = LoginKey { server: address, user };
+    let key = LoginKey {
+        server: address,
+        user,
+    };
     let found = store.logins(&key).map_err(CommandFailure::failed)?;
     if found.is_empty() {
         status.state = AuthState::LoggedOut;
@@ -182,10 +189,16 @@ fn of_server(
 fn said(status: &AuthStatus) -> Text {
     let name = status.server.as_deref().unwrap_or(&status.address);
     let mut said = text!("{}: ", plain(name));
-    let meant = if status.is_configured { name } else { &status.address };
+    let meant = if status.is_configured {
+        name
+    } else {
+        &status.address
+    };
     let again = text!("; run `{}`", plain(&login::command(meant)));
     match (status.state, &status.login) {
-        (AuthState::NotUsed, _) => said.push("no login is used: the configuration has a credential, or turns logins off"),
+        (AuthState::NotUsed, _) => {
+            said.push("no login is used: the configuration has a credential, or turns logins off");
+        }
         (AuthState::LoggedOut, _) | (_, None) => {
             said.push("not logged in");
             said.push(again);
@@ -202,7 +215,10 @@ fn said(status: &AuthStatus) -> Text {
             if !record.granted_scopes.is_empty() {
                 said.push(text!(", scopes {}", plain(&record.granted_scopes.join(" "))));
             }
-            if let Some(left) = record.expires_at().and_then(|at| at.duration_since(SystemTime::now()).ok()) {
+            if let Some(left) = record
+                .expires_at()
+                .and_then(|at| at.duration_since(SystemTime::now()).ok())
+            {
                 said.push(text!(", the token expires in {}", span(left)));
             }
             if record.refresh_token.is_some() {

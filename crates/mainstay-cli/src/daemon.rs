@@ -1,7 +1,6 @@
 //! `mainstay daemon`: starts, stops, replaces and shows the daemon of this user.
 
 use std::env;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
@@ -14,8 +13,9 @@ use serde::Serialize;
 use tokio::runtime::Builder;
 
 use crate::args::Common;
-use crate::connect::{launcher, program, whole};
+use crate::connect::{launcher, program};
 use crate::exit::{CommandFailure, Done, Exit};
+use crate::live::{live_start, say};
 use crate::load::{cache_directory, load};
 use crate::logins;
 use crate::output::{Cell, Ink, Screen, Text, count, plain, span, table, text};
@@ -89,6 +89,9 @@ pub(crate) struct RunArgs {
     /// Start the servers of the configuration only when a host wants one of them
     #[arg(long, hide = true)]
     on_demand: bool,
+    /// Use the socket that a service manager passes as the standard input
+    #[arg(long, hide = true, conflicts_with_all = ["detach", "take_over"])]
+    socket_on_stdin: bool,
 }
 
 /// How long the daemon may be idle.
@@ -170,7 +173,11 @@ fn run_detached(directory: &RuntimeDirectory) -> Done {
 
 fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, screen: &Screen) -> Done {
     let report = StartReport::new();
-    let place = match Place::take(directory, arguments.take_over) {
+    let place = match arguments.socket_on_stdin {
+        true => Place::inherit(directory),
+        false => Place::take(directory, arguments.take_over),
+    };
+    let place = match place {
         Ok(place) => place,
         Err(PlaceError::Running) => {
             report.running();
@@ -183,7 +190,7 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
     };
     let configuration = configuration(common, screen);
     // The demo server, which stands in for a missing configuration, starts when a host wants it.
-    let has_file = configuration.as_ref().is_ok_and(|found| found.path.is_some());
+    let has_file = configuration.as_ref().is_ok_and(|found| found.live.was_read());
     let settings = DaemonSettings {
         configuration,
         starts_configured: has_file && !arguments.on_demand,
@@ -193,7 +200,6 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
         linger: arguments.options.linger,
         drain: arguments.options.drain,
         stop_within: common.stop_within,
-        controlled: Box::new(|_| Arc::new(())),
     };
     let runtime = match workers() {
         1 => Builder::new_current_thread().enable_all().build(),
@@ -214,9 +220,10 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
 fn configuration(common: &Common, screen: &Screen) -> Result<DaemonConfiguration, String> {
     let setup = load(common).map_err(|failure| format!("{:#}", failure.error))?;
     setup.announce(screen);
+    let screen = *screen;
     Ok(DaemonConfiguration {
-        path: setup.file().map(whole),
-        servers: setup.servers,
+        live: live_start(&setup, &screen),
+        report: Box::new(move |event| say(&event, &screen)),
     })
 }
 

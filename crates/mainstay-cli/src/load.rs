@@ -13,6 +13,7 @@ use crate::adhoc;
 use crate::args::{AdHoc, Common};
 use crate::exit::CommandFailure;
 use crate::output::{Screen, Text, plain, text};
+use crate::through_daemon::use_daemon;
 
 /// The name of the server that stands in where there is no configuration.
 const DEMO: &str = "demo";
@@ -56,8 +57,11 @@ pub(crate) fn servers(adhoc: &AdHoc, common: &Common, screen: &Screen) -> Result
     if let Some(setup) = adhoc::setup(adhoc, common)? {
         return Ok(setup);
     }
-    let setup = load(common)?;
+    let mut setup = load(common)?;
     setup.announce(screen);
+    if !adhoc.no_daemon {
+        use_daemon(&mut setup, screen);
+    }
     Ok(setup)
 }
 

@@ -54,8 +54,10 @@ pub(crate) fn logins() -> Result<&'static Logins, &'static str> {
 }
 
 fn open() -> anyhow::Result<Logins> {
-    let directory = directory().ok_or_else(|| anyhow!("neither MAINSTAY_LOGINS nor HOME says where logins are kept"))?;
-    let protection = set_path("MAINSTAY_LOGIN_KEY_FILE").map_or(StoreProtection::Plain, StoreProtection::KeyFile);
+    let directory =
+        directory().ok_or_else(|| anyhow!("neither MAINSTAY_LOGINS nor HOME says where logins are kept"))?;
+    let protection =
+        set_path("MAINSTAY_LOGIN_KEY_FILE").map_or(StoreProtection::Plain, StoreProtection::KeyFile);
     let store = FileStore::open(&directory, protection)?;
     Ok(Logins::new(Arc::new(store)))
 }

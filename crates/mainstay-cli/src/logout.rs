@@ -25,7 +25,9 @@ pub(crate) fn run(arguments: &LogoutArgs, common: &Common, screen: &Screen) -> D
     let provider = provider_of(&server)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(CommandFailure::failed)?;
-    let reports = runtime.block_on(log_out(&provider)).map_err(CommandFailure::failed)?;
+    let reports = runtime
+        .block_on(log_out(&provider))
+        .map_err(CommandFailure::failed)?;
     if arguments.json {
         screen.print(Text::document(&LogoutDocument::of(&server, &reports)))?;
         return Ok(Exit::Success);
@@ -43,10 +45,14 @@ fn said(server: &str, report: &LogoutReport) -> Text {
     let mut said = text!("logged out of {} at {}", plain(server), plain(&report.issuer));
     match (report.revoked, &report.error) {
         (Some(true), _) => said.push(": the tokens are revoked and deleted"),
-        (None, _) => said.push(": the tokens are deleted; the server revokes none, so they are valid until they expire"),
+        (None, _) => said
+            .push(": the tokens are deleted; the server revokes none, so they are valid until they expire"),
         (Some(false), error) => {
             let why = error.as_deref().unwrap_or_default();
-            said.push(text!(": the tokens are deleted, but not revoked ({})", plain(why)));
+            said.push(text!(
+                ": the tokens are deleted, but not revoked ({})",
+                plain(why)
+            ));
         }
     }
     said.push("\n");

@@ -15,6 +15,8 @@ mod call;
 mod check;
 mod completions;
 mod connect;
+mod control;
+mod controlled;
 mod daemon;
 mod demo;
 mod describe;
@@ -41,9 +43,12 @@ mod run;
 mod schema;
 mod serve;
 mod server_stderr;
+mod service;
 mod standard;
 mod startup;
+mod through_daemon;
 mod tools;
+mod top;
 mod ui;
 mod wrap;
 
@@ -87,6 +92,14 @@ fn main() -> ExitCode {
         Command::Ui(ui) => ui::run(ui, &screen),
         Command::Daemon(daemon) => daemon::run(daemon, common, &screen),
         Command::Ping(ping) => ping::run(ping, common, &screen),
+        Command::Status(status) => control::status(status, &screen),
+        Command::Restart(restart) => control::restart(restart, &screen),
+        Command::Enable(enable) => control::enable(enable, &screen),
+        Command::Disable(disable) => control::disable(disable, &screen),
+        Command::Reload(reload) => control::reload(reload, &screen),
+        Command::Logs(logs) => control::logs(logs, &screen),
+        Command::Events(events) => control::events(events, &screen),
+        Command::Sessions(sessions) => control::sessions(sessions, &screen),
         Command::Login(login) => login::run(login, common, &screen),
         Command::Logout(logout) => logout::run(logout, common, &screen),
         Command::Auth(auth) => auth::run(auth, common, &screen),
@@ -94,7 +107,9 @@ fn main() -> ExitCode {
         Command::Add(server) => add::add(server, common, &screen),
         Command::Remove(server) => add::remove(server, common, &screen),
         Command::Doctor(doctor) => doctor::run(doctor, common, &screen),
-        Command::Schema(_) => schema::run(&screen),
+        Command::Service(service) => service::run(service, common, &screen),
+        Command::Top(top) => top::run(top, common, &screen),
+        Command::Schema(schema) => schema::run(schema, &screen),
         Command::Completions(completions) => completions::run(completions, &screen),
         Command::Man(man) => man::run(man, &screen),
         Command::DemoServer => demo::run()
@@ -140,11 +155,21 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Auth(_)
         | Command::Connect(_)
         | Command::Daemon(_)
+        | Command::Status(_)
+        | Command::Restart(_)
+        | Command::Enable(_)
+        | Command::Disable(_)
+        | Command::Reload(_)
+        | Command::Logs(_)
+        | Command::Events(_)
+        | Command::Sessions(_)
         | Command::Ui(_)
         | Command::Import(_)
         | Command::Add(_)
         | Command::Remove(_)
         | Command::Doctor(_)
+        | Command::Service(_)
+        | Command::Top(_)
         | Command::Schema(_)
         | Command::Completions(_)
         | Command::Man(_)

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use crate::control::{OutputName, schema_of};
 use crate::exit::{Done, Exit};
 use crate::output::{Screen, Text};
 
@@ -13,9 +14,17 @@ use crate::output::{Screen, Text};
 Examples:
   mainstay schema > ~/.config/mainstay/schema.json
   mainstay check --no-start")]
-pub(crate) struct SchemaArgs {}
+pub(crate) struct SchemaArgs {
+    /// The schema of a command's JSON output instead
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) output: Option<OutputName>,
+}
 
-pub(crate) fn run(screen: &Screen) -> Done {
+pub(crate) fn run(arguments: &SchemaArgs, screen: &Screen) -> Done {
+    if let Some(output) = arguments.output {
+        screen.print(Text::document(&schema_of(output)))?;
+        return Ok(Exit::Success);
+    }
     let mut text = Text::lines(&mainstay::config::json_schema());
     text.push("\n");
     screen.print(text)?;

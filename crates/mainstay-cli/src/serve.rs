@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &ServeArgs, common: &Common, screen: &Screen) -> Do
     done
 }
 
-/// Whom the servers meet as their client.
+/// Which client the servers see.
 #[derive(Clone, Copy)]
 pub(crate) enum Meets {
     /// The gateway: they are started at once, and shared by all clients.
@@ -98,7 +98,7 @@ pub(crate) fn serve_stdio(
     max_isolated: usize,
     screen: &Screen,
 ) -> Done {
-    // One client and its servers: everything waits for something else, and one thread wakes nobody.
+    // One thread: with one client, several would mostly wake each other.
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(CommandFailure::failed)?;
     let done = runtime.block_on(serve_host(setup, scope, meets, max_isolated, screen));
@@ -135,8 +135,8 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
             return done;
         }
     }
-    let _live = live.map(|live| live.follow(&gateway, screen));
-    let (told, end) = oneshot::channel();
+    let _live = live.map(|live| live.follow(&gateway, None, screen));
+    let (end_input, end) = oneshot::channel();
     let input = EndsEarly::new(input, end);
     let mut served = pin!(gateway.serve_stdio(scope, input, standard::output()));
     let exit = tokio::select! {
@@ -145,7 +145,7 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
     };
     let closing = async {
         if exit.is_some() {
-            let _ = told.send(());
+            let _ = end_input.send(());
             served.await;
         }
         let report = gateway.close(setup.stop_within).await;
@@ -184,7 +184,7 @@ fn pass_stderr(gateway: &Gateway, scope: &Scope, meets: Meets) -> Option<Passing
     Passing::start(&gateway.fleet().server(name)?, prefixed)
 }
 
-/// The client on stdin, and as whom the servers are told of it; `None` when it left before it asked for anything.
+/// The input of the client, and its introduction to the servers; `None` if it left before its first request.
 async fn arrived(meets: Meets) -> Option<(StandardInput, Option<Introduction>)> {
     let input = standard::input();
     match meets {
@@ -248,8 +248,11 @@ async fn serve_http(
             admin.token_file()
         ));
     }
-    let _live = live.follow(&gateway, screen);
-    let (told, shutdown) = oneshot::channel::<()>();
+    let live = live.follow(&gateway, admin.map(Admin::control), screen);
+    if let Some(admin) = admin {
+        admin.follows(&live);
+    }
+    let (begin_shutdown, shutdown) = oneshot::channel::<()>();
     let mut served = pin!(gateway.serve_http(listener, door, async {
         let _ = shutdown.await;
     }));
@@ -258,7 +261,7 @@ async fn serve_http(
         exit = signals.next() => exit,
     };
     screen.note("finishing what runs; interrupt once more to force");
-    let _ = told.send(());
+    let _ = begin_shutdown.send(());
     let closing = async {
         let _ = served.await;
         say_late(&gateway.close(setup.stop_within).await, screen);

@@ -24,7 +24,8 @@ pub trait Controlled: Send + Sync + 'static {
         refused("this program does not change its configuration")
     }
 
-    /// Replaces the entry of a server in the configuration file, and applies it.
+    /// Changes the entry of a server in the configuration file, and applies it: each key is set, or removed if it is null. All
+    /// other keys stay.
     fn change(&self, entry: EntryDocument) -> Controlling<'_, ReloadReport> {
         let _ = entry;
         refused("this program does not change its configuration")

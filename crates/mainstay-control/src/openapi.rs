@@ -99,9 +99,10 @@ mod paths {
     )]
     fn server() {}
 
-    /// Replaces the entry of a server in the configuration file: the body is the object under its name.
+    /// Changes the entry of a server in the configuration file: each key of the body is set, or removed if it is `null`; all
+    /// other keys stay.
     #[utoipa::path(
-        put,
+        patch,
         path = "/api/v1/servers/{name}",
         params(("name" = String, Path)),
         request_body = Object,

@@ -88,6 +88,23 @@ impl RuntimeDirectory {
     /// Finds the directory of this user, and creates it if it is missing: `MAINSTAY_RUNTIME`, or `mainstay` in `XDG_RUNTIME_DIR`, or a
     /// directory of this user in `/tmp`.
     pub fn find(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, RuntimeDirError> {
+        let (directory, user) = Self::locate(variable)?;
+        directory.create()?;
+        directory.check(user)?;
+        Ok(directory)
+    }
+
+    /// The directory of this user as it is now; `None` if there is none yet. Creates nothing.
+    pub fn existing(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>, RuntimeDirError> {
+        let (directory, user) = Self::locate(variable)?;
+        match fs::symlink_metadata(&directory.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Ok(_) | Err(_) => directory.check(user).map(|()| Some(directory)),
+        }
+    }
+
+    /// Where the directory belongs, and the number of this user.
+    fn locate(variable: impl Fn(&str) -> Option<OsString>) -> Result<(Self, u32), RuntimeDirError> {
         let set = |name: &str| {
             variable(name)
                 .filter(|value| !value.is_empty())
@@ -98,7 +115,7 @@ impl RuntimeDirectory {
             if !path.is_absolute() {
                 return Err(RuntimeDirError::Relative { path });
             }
-            return Self::prepare(path, user);
+            return Ok((Self::at(path)?, user));
         }
         let base = set("XDG_RUNTIME_DIR").filter(|path| path.is_absolute());
         if let Some(base) = base
@@ -113,9 +130,10 @@ impl RuntimeDirectory {
                     user,
                 });
             }
-            return Self::prepare(base.join("mainstay"), user);
+            return Ok((Self::at(base.join("mainstay"))?, user));
         }
-        Self::prepare(Path::new(FALLBACK).join(format!("mainstay-{user}")), user)
+        let fallback = Path::new(FALLBACK).join(format!("mainstay-{user}"));
+        Ok((Self::at(fallback)?, user))
     }
 
     /// The directory.
@@ -151,21 +169,30 @@ impl RuntimeDirectory {
         }
     }
 
-    fn prepare(path: PathBuf, user: u32) -> Result<Self, RuntimeDirError> {
+    /// The directory with this path, which must leave room for the name of the socket.
+    fn at(path: PathBuf) -> Result<Self, RuntimeDirError> {
         let directory = Self { path };
         let socket = directory.socket();
         let length = socket.as_os_str().as_bytes().len();
         if length > SOCKET_PATH_LIMIT {
             return Err(RuntimeDirError::TooLong { path: socket, length });
         }
-        let path = &directory.path;
+        Ok(directory)
+    }
+
+    fn create(&self) -> Result<(), RuntimeDirError> {
+        let path = &self.path;
         match DirBuilder::new().mode(0o700).create(path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(directory.error(path, error)),
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(self.error(path, error)),
         }
+    }
+
+    fn check(&self, user: u32) -> Result<(), RuntimeDirError> {
+        let path = &self.path;
         // Not followed: a link in `/tmp` may be another user's.
-        let found = fs::symlink_metadata(path).map_err(|error| directory.error(path, error))?;
+        let found = fs::symlink_metadata(path).map_err(|error| self.error(path, error))?;
         if !found.is_dir() {
             return Err(RuntimeDirError::NotADirectory { path: path.clone() });
         }
@@ -183,7 +210,7 @@ impl RuntimeDirectory {
                 mode,
             });
         }
-        Ok(directory)
+        Ok(())
     }
 }
 

@@ -315,8 +315,8 @@ fn wrapping_is_undone(file: &RandomFile, random: &mut Random) -> usize {
     let mut wrapped = Vec::new();
     for n in random.order(file.servers.len()) {
         let keys = [file.group, file.servers[n].as_str()];
-        let variables = ["K".to_owned()];
-        match bridge::wrap(&mut text, &keys, PROGRAM, &variables) {
+        let options = ["--env".to_owned(), "K".to_owned()];
+        match bridge::wrap(&mut text, &keys, PROGRAM, &options) {
             Ok(()) => wrapped.push(n),
             Err(error) => assert!(file.name.ends_with("yaml"), "{error}: {:?}", file.text),
         }

@@ -62,6 +62,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let failed = errors.len();
     errors.truncate(3);
     let slowest_ms = u64::try_from(slowest.as_millis())?;
-    println!("{}", json!({ "good": good, "failed": failed, "errors": errors, "slowest_ms": slowest_ms }));
+    println!(
+        "{}",
+        json!({ "good": good, "failed": failed, "errors": errors, "slowest_ms": slowest_ms })
+    );
     Ok(())
 }

@@ -156,7 +156,11 @@ async fn answer(request: &Request<Incoming>, callbacks: &mpsc::Sender<Callback>)
             "Mainstay has received the answer of the authorization server. You can close this window.",
         ),
         Some(Verdict::Refused(reason)) => page(StatusCode::BAD_REQUEST, "Not logged in", &reason),
-        None => page(StatusCode::BAD_REQUEST, "Not logged in", "No login waits for this answer."),
+        None => page(
+            StatusCode::BAD_REQUEST,
+            "Not logged in",
+            "No login waits for this answer.",
+        ),
     }
 }
 
@@ -170,7 +174,10 @@ fn page(status: StatusCode, title: &str, text: &str) -> Response<Full<Bytes>> {
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'"));
+    headers.insert(
+        CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'"),
+    );
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response

@@ -174,7 +174,10 @@ fn settings(server: Url, oauth: &OAuthConfig) -> Result<LoginSettings, LoginConf
             .map(|secret| SecretText::new(secret.expose())),
         issuer: oauth.issuer.clone(),
     });
-    settings.client.metadata_url.clone_from(&oauth.client_metadata_url);
+    settings
+        .client
+        .metadata_url
+        .clone_from(&oauth.client_metadata_url);
     if let Some(path) = &oauth.private_key {
         let pem = std::fs::read_to_string(path).map_err(|source| LoginConfigError::KeyFile {
             path: path.clone(),
@@ -200,7 +203,10 @@ fn settings(server: Url, oauth: &OAuthConfig) -> Result<LoginSettings, LoginConf
     settings.grant = match oauth.grant {
         OAuthGrant::ClientCredentials => GrantSetting::ClientCredentials,
         OAuthGrant::JwtBearer => GrantSetting::Workload {
-            assertion_file: oauth.assertion_file.clone().ok_or(LoginConfigError::NoAssertion)?,
+            assertion_file: oauth
+                .assertion_file
+                .clone()
+                .ok_or(LoginConfigError::NoAssertion)?,
         },
         _person => GrantSetting::Person,
     };

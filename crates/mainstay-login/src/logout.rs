@@ -62,11 +62,13 @@ async fn revoke(
 ) -> (Option<bool>, Option<String>) {
     let record = &read.login.record;
     let registrations = on_store(store, LoginStore::registrations).await;
-    let requests = registrations.map_err(|error| error.to_string()).and_then(|registrations| {
-        let client = record.client(&settings.client, &registrations);
-        let client = client.map_err(|error| error.to_string())?;
-        revocation_requests(record, client.as_ref(), &context()).map_err(|error| error.to_string())
-    });
+    let requests = registrations
+        .map_err(|error| error.to_string())
+        .and_then(|registrations| {
+            let client = record.client(&settings.client, &registrations);
+            let client = client.map_err(|error| error.to_string())?;
+            revocation_requests(record, client.as_ref(), &context()).map_err(|error| error.to_string())
+        });
     let requests = match requests {
         Ok(requests) if requests.is_empty() => return (None, None),
         Ok(requests) => requests,

@@ -175,7 +175,9 @@ pub enum LoginStoreError {
         mode: &'static str,
     },
     /// A file cannot be understood.
-    #[error("{path} holds no login that can be read ({reason}); run `mainstay logout` for its server, or remove the file")]
+    #[error(
+        "{path} holds no login that can be read ({reason}); run `mainstay logout` for its server, or remove the file"
+    )]
     Unreadable {
         /// The file.
         path: PathBuf,

@@ -59,13 +59,17 @@ async fn several_processes_share_one_login_without_losing_it() {
         command.stdout(Stdio::piped()).spawn().expect("the worker starts")
     };
     let workers: Vec<_> = (0..4).map(start).collect();
-    let wait = |worker: std::process::Child| tokio::task::spawn_blocking(|| worker.wait_with_output().unwrap());
+    let wait =
+        |worker: std::process::Child| tokio::task::spawn_blocking(|| worker.wait_with_output().unwrap());
     for waiting in workers.into_iter().map(wait) {
         let output = waiting.await.unwrap();
         let worked: Worked = serde_json::from_slice(&output.stdout).expect("the worker reports");
         assert_eq!(worked.failed, 0, "{worked:?}");
         assert!(worked.good > 0, "{worked:?}");
-        assert!(worked.slowest_ms < 15_000 && worked.errors.is_empty(), "{worked:?}");
+        assert!(
+            worked.slowest_ms < 15_000 && worked.errors.is_empty(),
+            "{worked:?}"
+        );
     }
     let lived = began.elapsed();
     let stats = protected.stats().await;
@@ -91,7 +95,9 @@ async fn a_login_by_another_process_brings_a_server_back_within_a_second() {
     // Another store object is what another process has.
     let elsewhere = provider(&protected, &store(directory.path()));
     log_in(&elsewhere).await;
-    let back = server.wait_until(Duration::from_secs(1), |status| status.reason != Some(Reason::AuthRequired));
+    let back = server.wait_until(Duration::from_secs(1), |status| {
+        status.reason != Some(Reason::AuthRequired)
+    });
     back.await.expect("tried again within a second");
     server.wait_connected(SOON).await.unwrap();
     echo(&server).await.unwrap();
@@ -99,7 +105,10 @@ async fn a_login_by_another_process_brings_a_server_back_within_a_second() {
     // A logout is noticed by the next request, and another login brings the server back again.
     let reports = log_out(&elsewhere).await.unwrap();
     assert_eq!(reports.len(), 1);
-    assert_eq!((reports[0].revoked, reports[0].error.as_deref()), (Some(true), None));
+    assert_eq!(
+        (reports[0].revoked, reports[0].error.as_deref()),
+        (Some(true), None)
+    );
     echo(&server).await.expect_err("logged out");
     asks_for_login(&server).await;
     log_in(&elsewhere).await;
@@ -126,7 +135,10 @@ async fn an_outage_of_the_authorization_server_costs_no_login() {
         protected.set_fault(status).await;
         tokio::time::sleep(Duration::from_secs(4)).await;
         let error = echo(&server).await.expect_err("no token can be had");
-        assert!(!error.to_string().contains("login"), "no person is asked: {error}");
+        assert!(
+            !error.to_string().contains("login"),
+            "no person is asked: {error}"
+        );
         protected.set_fault(0).await;
         let deadline = Instant::now() + SOON;
         while echo(&server).await.is_err() {

@@ -38,7 +38,10 @@ fn key(user: Option<&str>) -> LoginKey {
 }
 
 fn tokens(found: &[ReadLogin]) -> Vec<&str> {
-    found.iter().map(|read| read.login.record.access_token.expose()).collect()
+    found
+        .iter()
+        .map(|read| read.login.record.access_token.expose())
+        .collect()
 }
 
 /// A directory that the user alone may enter, as a store wants it.
@@ -53,8 +56,12 @@ fn plain(directory: &Path) -> FileStore {
 
 /// The only file of a directory with this ending.
 fn file(directory: &Path, ending: &str) -> std::path::PathBuf {
-    let mut found = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    found.find(|path| path.to_str().unwrap().ends_with(ending)).unwrap()
+    let mut found = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    found
+        .find(|path| path.to_str().unwrap().ends_with(ending))
+        .unwrap()
 }
 
 #[test]
@@ -84,7 +91,10 @@ fn a_write_replaces_the_expected_state_and_no_other() {
     let store = plain(directory.path());
     let first = login(None, "https://a.example", "one");
     store.replace(&first, None).unwrap();
-    assert!(matches!(store.replace(&first, None), Err(LoginStoreError::Changed)));
+    assert!(matches!(
+        store.replace(&first, None),
+        Err(LoginStoreError::Changed)
+    ));
     let read = store.logins(&key(None)).unwrap().remove(0);
     let second = first.renewed(record(None, "https://a.example", "two"), SystemTime::now());
     store.replace(&second, Some(&read.version)).unwrap();
@@ -101,7 +111,9 @@ fn a_write_replaces_the_expected_state_and_no_other() {
 fn files_that_others_could_read_or_replace_are_refused() {
     let directory = private_directory();
     let store = plain(directory.path());
-    store.replace(&login(None, "https://a.example", "one"), None).unwrap();
+    store
+        .replace(&login(None, "https://a.example", "one"), None)
+        .unwrap();
     let path = file(directory.path(), ".login");
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&path), mode(directory.path())), (0o600, 0o700));
@@ -119,7 +131,9 @@ fn files_that_others_could_read_or_replace_are_refused() {
     assert!(refused.to_string().contains("symbolic link"), "{refused}");
 
     std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
-    let refused = FileStore::open(directory.path(), StoreProtection::Plain).err().unwrap();
+    let refused = FileStore::open(directory.path(), StoreProtection::Plain)
+        .err()
+        .unwrap();
     assert!(refused.to_string().contains("chmod 0700"), "{refused}");
 }
 
@@ -127,17 +141,27 @@ fn files_that_others_could_read_or_replace_are_refused() {
 fn a_broken_file_is_an_error_that_shows_none_of_it() {
     let directory = private_directory();
     let store = plain(directory.path());
-    store.replace(&login(None, "https://a.example", "hunter2"), None).unwrap();
+    store
+        .replace(&login(None, "https://a.example", "hunter2"), None)
+        .unwrap();
     let path = file(directory.path(), ".login");
     let whole = std::fs::read(&path).unwrap();
-    for bytes in [&whole[..whole.len() / 2], b"{\"version\":1,\"id\":\"hunter2\"}", b"", b"[]", b"hunter2"] {
+    for bytes in [
+        &whole[..whole.len() / 2],
+        b"{\"version\":1,\"id\":\"hunter2\"}",
+        b"",
+        b"[]",
+        b"hunter2",
+    ] {
         std::fs::write(&path, bytes).unwrap();
         let error = store.logins(&key(None)).unwrap_err();
         assert!(matches!(error, LoginStoreError::Unreadable { .. }), "{error}");
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
         assert!(store.all_logins().unwrap().is_empty());
     }
-    let newer = String::from_utf8(whole).unwrap().replacen("\"version\": 1", "\"version\": 9", 1);
+    let newer = String::from_utf8(whole)
+        .unwrap()
+        .replacen("\"version\": 1", "\"version\": 9", 1);
     std::fs::write(&path, newer).unwrap();
     let error = store.logins(&key(None)).unwrap_err().to_string();
     assert!(error.contains("version 9"), "{error}");
@@ -155,7 +179,9 @@ fn encrypted_files_show_nothing_and_fit_one_key_and_one_name() {
     };
     let protection = key_file("right", &[7; 32]);
     let store = FileStore::open(directory.path(), protection.clone()).unwrap();
-    store.replace(&login(None, "https://a.example", "hunter2"), None).unwrap();
+    store
+        .replace(&login(None, "https://a.example", "hunter2"), None)
+        .unwrap();
     assert_eq!(tokens(&store.logins(&key(None)).unwrap()), ["hunter2"]);
     assert_eq!(store.describe().protection, "key_file");
     let path = file(directory.path(), ".login");
@@ -164,16 +190,26 @@ fn encrypted_files_show_nothing_and_fit_one_key_and_one_name() {
 
     // Another key, another protection, and a file under another name.
     let other = FileStore::open(directory.path(), key_file("wrong", &[8; 32])).unwrap();
-    assert!(matches!(other.logins(&key(None)), Err(LoginStoreError::Unreadable { .. })));
+    assert!(matches!(
+        other.logins(&key(None)),
+        Err(LoginStoreError::Unreadable { .. })
+    ));
     assert!(matches!(
         FileStore::open(directory.path(), StoreProtection::Plain),
         Err(LoginStoreError::OtherProtection { .. })
     ));
-    store.replace(&login(None, "https://b.example", "two"), None).unwrap();
-    let mut names = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
+    store
+        .replace(&login(None, "https://b.example", "two"), None)
+        .unwrap();
+    let mut names = std::fs::read_dir(directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     let second = names.find(|found| *found != path && found.to_str().unwrap().ends_with(".login"));
     std::fs::write(second.unwrap(), &bytes).unwrap();
-    assert!(store.logins(&key(None)).is_err(), "the name is bound to the content");
+    assert!(
+        store.logins(&key(None)).is_err(),
+        "the name is bound to the content"
+    );
 
     for bad in [&b"short"[..], b"", &[7; 33]] {
         assert!(matches!(
@@ -190,7 +226,10 @@ fn a_lock_keeps_others_out_until_it_is_dropped() {
     let held = store.lock(&key(None), Duration::from_secs(1)).unwrap();
     let refused = other.lock(&key(None), Duration::from_millis(50)).err().unwrap();
     assert!(matches!(refused, LoginStoreError::Locked { .. }), "{refused}");
-    assert!(other.lock(&key(Some("ann")), Duration::from_millis(50)).is_ok(), "another login");
+    assert!(
+        other.lock(&key(Some("ann")), Duration::from_millis(50)).is_ok(),
+        "another login"
+    );
     drop(held);
     assert!(other.lock(&key(None), Duration::from_millis(50)).is_ok());
 }
@@ -203,7 +242,11 @@ async fn a_change_by_another_process_is_reported() {
     let login = login(None, "https://a.example", "one");
     other.replace(&login, None).unwrap();
     let within = Duration::from_secs(1);
-    tokio::time::timeout(within, watch.changed()).await.expect("written");
+    tokio::time::timeout(within, watch.changed())
+        .await
+        .expect("written");
     other.remove(&login).unwrap();
-    tokio::time::timeout(within, watch.changed()).await.expect("removed");
+    tokio::time::timeout(within, watch.changed())
+        .await
+        .expect("removed");
 }

@@ -9,6 +9,7 @@
 //! All ask one [`Responder`], which maps each line it is handed to a list of [`Action`]s and does no IO itself,
 //! so a fault means the same thing on every stage. What a server did is written to its [`Ledger`].
 
+pub mod blocking;
 pub mod chaos;
 pub mod http;
 pub mod memory;

@@ -28,6 +28,19 @@
 //! [`handler`] what servers ask of their client, [`process`] what a child process says and how it ends, [`transport`] how
 //! messages travel, [`lifecycle`] the machine that decides, [`gateway`] what only a gateway needs.
 //!
+//! # Cargo features
+//!
+//! All are on by default; the library builds without them.
+//!
+//! | feature | what it adds |
+//! | --- | --- |
+//! | `http` | servers that are reached by an address: Streamable HTTP and HTTP+SSE |
+//! | `tls` | addresses that begin with `https://`; includes `http` |
+//! | `config-file` | `Configuration`: files of Mainstay and of other programs |
+//! | `rmcp` | typed views of replies and catalog items with the types of the Rust SDK |
+//!
+//! Without a feature, a server that needs it is refused with an error that names the feature.
+//!
 //! A call takes the path `fleet` → `server` → `connection` → `wire` → `transport`, and back. Only what changes a server's
 //! state goes through its keeper, which asks the pure machine of [`lifecycle`] what to do.
 

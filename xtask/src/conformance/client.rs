@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::VERSIONS;
-use super::report::{ConformanceReport, Verdict};
+use super::report::{ConformanceReport, ScenarioVerdict};
 use super::suite::{Suite, directory, verdict};
 use crate::project::Project;
 
@@ -37,7 +37,7 @@ const EXTENSIONS: [&str; 4] = [
 ];
 
 /// Drives the client through what one version requires, and through extensions.
-fn verdicts(clients: &Path, suite: &Suite, version: &str) -> Result<Vec<(String, Verdict)>> {
+fn verdicts(clients: &Path, suite: &Suite, version: &str) -> Result<Vec<(String, ScenarioVerdict)>> {
     let mut required = suite.required(version, "client")?;
     required.extend(EXTENSIONS.map(str::to_owned));
     let results = suite.results(&format!("client/{version}"))?;

@@ -5,12 +5,12 @@ use std::fmt;
 
 /// What became of one scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ScenarioVerdict {
     Passed,
     Failed(String),
 }
 
-impl Verdict {
+impl ScenarioVerdict {
     /// A pass, unless there is a reason against it.
     pub(super) fn unless(self, reason: impl FnOnce() -> Option<String>) -> Self {
         match self {
@@ -24,7 +24,7 @@ impl Verdict {
 struct Column {
     head: String,
     expected: BTreeSet<String>,
-    verdicts: BTreeMap<String, Verdict>,
+    verdicts: BTreeMap<String, ScenarioVerdict>,
 }
 
 const HEAD: &str = "scenario";
@@ -47,7 +47,7 @@ impl ConformanceReport {
     }
 
     /// Adds a run of which these scenarios are expected to fail, as far as they are part of it.
-    pub(super) fn add(&mut self, head: &str, expected: &[String], verdicts: Vec<(String, Verdict)>) {
+    pub(super) fn add(&mut self, head: &str, expected: &[String], verdicts: Vec<(String, ScenarioVerdict)>) {
         for (scenario, _) in &verdicts {
             if !self.scenarios.contains(scenario) {
                 self.scenarios.push(scenario.clone());
@@ -65,9 +65,9 @@ impl ConformanceReport {
         let verdicts = self.columns.iter().flat_map(|column| {
             column.verdicts.iter().filter_map(|(scenario, verdict)| {
                 let wrong = match (verdict, column.expected.contains(scenario)) {
-                    (Verdict::Passed, false) | (Verdict::Failed(_), true) => return None,
-                    (Verdict::Passed, true) => "passes, and is expected to fail: strike it off",
-                    (Verdict::Failed(why), false) => why,
+                    (ScenarioVerdict::Passed, false) | (ScenarioVerdict::Failed(_), true) => return None,
+                    (ScenarioVerdict::Passed, true) => "passes, and is expected to fail: strike it off",
+                    (ScenarioVerdict::Failed(why), false) => why,
                 };
                 Some(format!("{}, {}: {scenario}: {wrong}", self.title, column.head))
             })
@@ -97,10 +97,10 @@ impl Column {
     fn word(&self, scenario: &str) -> &'static str {
         match (self.verdicts.get(scenario), self.expected.contains(scenario)) {
             (None, _) => "",
-            (Some(Verdict::Passed), false) => "passed",
-            (Some(Verdict::Passed), true) => "PASSED",
-            (Some(Verdict::Failed(_)), false) => "FAILED",
-            (Some(Verdict::Failed(_)), true) => "expected",
+            (Some(ScenarioVerdict::Passed), false) => "passed",
+            (Some(ScenarioVerdict::Passed), true) => "PASSED",
+            (Some(ScenarioVerdict::Failed(_)), false) => "FAILED",
+            (Some(ScenarioVerdict::Failed(_)), true) => "expected",
         }
     }
 
@@ -108,7 +108,7 @@ impl Column {
         let passed = self
             .verdicts
             .values()
-            .filter(|verdict| **verdict == Verdict::Passed);
+            .filter(|verdict| **verdict == ScenarioVerdict::Passed);
         format!("{}/{}", passed.count(), self.verdicts.len())
     }
 }
@@ -127,34 +127,37 @@ impl fmt::Display for ConformanceReport {
 
 #[cfg(test)]
 mod tests {
-    use super::{ConformanceReport, Verdict};
+    use super::{ConformanceReport, ScenarioVerdict};
 
     fn report(expected: &[&str]) -> ConformanceReport {
-        let failed = || Verdict::Failed("1 failed".to_owned());
+        let failed = || ScenarioVerdict::Failed("1 failed".to_owned());
         let expected: Vec<_> = expected.iter().map(|&name| name.to_owned()).collect();
         let mut report = ConformanceReport::new("suite");
-        let verdicts = |list: Vec<(&str, Verdict)>| {
+        let verdicts = |list: Vec<(&str, ScenarioVerdict)>| {
             let named = list.into_iter().map(|(name, verdict)| (name.to_owned(), verdict));
             named.collect::<Vec<_>>()
         };
         report.add(
             "old",
             &expected,
-            verdicts(vec![("calls", Verdict::Passed), ("auth/a", failed())]),
+            verdicts(vec![("calls", ScenarioVerdict::Passed), ("auth/a", failed())]),
         );
         report.add(
             "new",
             &expected,
-            verdicts(vec![("auth/a", failed()), ("headers", Verdict::Passed)]),
+            verdicts(vec![("auth/a", failed()), ("headers", ScenarioVerdict::Passed)]),
         );
         report
     }
 
     #[test]
     fn a_pass_does_not_stand_against_a_reason() {
-        let failed = |why: &str| Verdict::Failed(why.to_owned());
-        assert_eq!(Verdict::Passed.unless(|| None), Verdict::Passed);
-        assert_eq!(Verdict::Passed.unless(|| Some("lost".to_owned())), failed("lost"));
+        let failed = |why: &str| ScenarioVerdict::Failed(why.to_owned());
+        assert_eq!(ScenarioVerdict::Passed.unless(|| None), ScenarioVerdict::Passed);
+        assert_eq!(
+            ScenarioVerdict::Passed.unless(|| Some("lost".to_owned())),
+            failed("lost")
+        );
         assert_eq!(
             failed("refused").unless(|| Some("lost".to_owned())),
             failed("refused")

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::VERSIONS;
-use super::report::{ConformanceReport, Verdict};
+use super::report::{ConformanceReport, ScenarioVerdict};
 use super::suite::{Suite, directory, read, verdict};
 use crate::partners::json_string;
 use crate::project::Project;
@@ -113,7 +113,7 @@ fn endpoint(line: &str) -> Option<String> {
     Some(url.to_owned())
 }
 
-fn verdicts(suite: &Suite, version: &str, leg: &str, url: &str) -> Result<Vec<(String, Verdict)>> {
+fn verdicts(suite: &Suite, version: &str, leg: &str, url: &str) -> Result<Vec<(String, ScenarioVerdict)>> {
     let required = suite.required(version, "server")?;
     let results = suite.results(&format!("server/{version} {leg}"))?;
     let said = suite.said(&["server", "--url", url], version, &results, &results)?;

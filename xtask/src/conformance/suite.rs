@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::report::Verdict;
+use super::report::ScenarioVerdict;
 use crate::child;
 
 /// One version's scenarios for clients run side by side, those for servers one after the other; the suite gives each half
@@ -86,15 +86,15 @@ pub(super) fn entries(yaml: &str, list: &str) -> Vec<String> {
 }
 
 /// What the suite's summary says of a scenario: `✓ NAME: 3 passed, 0 failed`.
-pub(super) fn verdict(said: &str, scenario: &str) -> Verdict {
+pub(super) fn verdict(said: &str, scenario: &str) -> ScenarioVerdict {
     let of = |mark: &str| {
         let head = format!("{mark} {scenario}: ");
         said.lines().find_map(|line| line.strip_prefix(&head))
     };
     match (of("✓"), of("✗")) {
-        (Some(_), None) => Verdict::Passed,
-        (_, Some(counts)) => Verdict::Failed(counts.to_owned()),
-        (None, None) => Verdict::Failed("the suite did not come to it".to_owned()),
+        (Some(_), None) => ScenarioVerdict::Passed,
+        (_, Some(counts)) => ScenarioVerdict::Failed(counts.to_owned()),
+        (None, None) => ScenarioVerdict::Failed("the suite did not come to it".to_owned()),
     }
 }
 
@@ -120,7 +120,7 @@ pub(super) fn read(path: &Path) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Verdict, entries, verdict};
+    use super::{ScenarioVerdict, entries, verdict};
 
     #[test]
     fn a_list_ends_where_the_next_one_begins() {
@@ -134,9 +134,9 @@ mod tests {
     #[test]
     fn the_summary_says_what_became_of_a_scenario() {
         let said = "✗ a: started\n✓ tools: 2 passed, 0 failed\n✗ tools-2: 7 passed, 0 failed, 1 warnings\n  ✓ extra (extension)\n";
-        assert_eq!(verdict(said, "tools"), Verdict::Passed);
-        let warned = Verdict::Failed("7 passed, 0 failed, 1 warnings".to_owned());
+        assert_eq!(verdict(said, "tools"), ScenarioVerdict::Passed);
+        let warned = ScenarioVerdict::Failed("7 passed, 0 failed, 1 warnings".to_owned());
         assert_eq!(verdict(said, "tools-2"), warned);
-        assert!(matches!(verdict(said, "extra"), Verdict::Failed(_)));
+        assert!(matches!(verdict(said, "extra"), ScenarioVerdict::Failed(_)));
     }
 }

@@ -12,7 +12,7 @@ use super::signature::{bounds, generics, path, signature, ty};
 
 /// All lines, sorted.
 pub(super) fn lines(document: &Value) -> Result<Vec<String>> {
-    let mut listing = Listing {
+    let mut listing = ApiListing {
         index: &document["index"],
         paths: BTreeMap::new(),
         lines: BTreeSet::new(),
@@ -29,7 +29,7 @@ pub(super) fn lines(document: &Value) -> Result<Vec<String>> {
                 continue;
             }
             if item["inner"].get("module").is_some() {
-                listing.add(item, format!("mod {at}"));
+                listing.add(item, &format!("mod {at}"));
                 modules.push_back((item, at));
             } else {
                 listing.describe(item, &at);
@@ -39,14 +39,14 @@ pub(super) fn lines(document: &Value) -> Result<Vec<String>> {
     Ok(listing.lines.into_iter().collect())
 }
 
-struct Listing<'d> {
+struct ApiListing<'d> {
     index: &'d Value,
     /// Where each item was listed.
     paths: BTreeMap<String, String>,
     lines: BTreeSet<String>,
 }
 
-impl<'d> Listing<'d> {
+impl<'d> ApiListing<'d> {
     fn item(&self, id: &Value) -> Option<&'d Value> {
         self.index.get(id.to_string())
     }
@@ -91,7 +91,7 @@ impl<'d> Listing<'d> {
         true
     }
 
-    fn add(&mut self, item: &Value, line: String) {
+    fn add(&mut self, item: &Value, line: &str) {
         let attributes = item["attrs"].as_array().into_iter().flatten();
         let mut marks = attributes
             .filter_map(Value::as_str)
@@ -107,17 +107,17 @@ impl<'d> Listing<'d> {
         let generic = generics(&inner["generics"]);
         match kind.as_str() {
             "struct" | "union" => {
-                self.add(item, format!("{kind} {at}{generic}"));
+                self.add(item, &format!("{kind} {at}{generic}"));
                 let fields = &inner["kind"];
                 self.fields(&fields["plain"]["fields"], at);
                 self.fields(&fields["tuple"], at);
                 self.impls(&inner["impls"], at);
             }
             "enum" => {
-                self.add(item, format!("enum {at}{generic}"));
+                self.add(item, &format!("enum {at}{generic}"));
                 for variant in self.items(&inner["variants"]) {
                     let at = format!("{at}::{}", text(&variant["name"]));
-                    self.add(variant, format!("variant {at}"));
+                    self.add(variant, &format!("variant {at}"));
                     let fields = &variant["inner"]["variant"]["kind"];
                     self.fields(&fields["struct"]["fields"], &at);
                     self.fields(&fields["tuple"], &at);
@@ -125,16 +125,16 @@ impl<'d> Listing<'d> {
                 self.impls(&inner["impls"], at);
             }
             "trait" => {
-                self.add(item, format!("trait {at}{generic}{}", bounds(&inner["bounds"])));
+                self.add(item, &format!("trait {at}{generic}{}", bounds(&inner["bounds"])));
                 for member in self.items(&inner["items"]) {
                     self.member(member, at);
                 }
             }
-            "function" => self.add(item, format!("fn {at}{}", signature(inner))),
-            "type_alias" => self.add(item, format!("type {at}{generic} = {}", ty(&inner["type"]))),
-            "constant" => self.add(item, format!("const {at}: {}", ty(&inner["type"]))),
-            "static" => self.add(item, format!("static {at}: {}", ty(&inner["type"]))),
-            other => self.add(item, format!("{other} {at}")),
+            "function" => self.add(item, &format!("fn {at}{}", signature(inner))),
+            "type_alias" => self.add(item, &format!("type {at}{generic} = {}", ty(&inner["type"]))),
+            "constant" => self.add(item, &format!("const {at}: {}", ty(&inner["type"]))),
+            "static" => self.add(item, &format!("static {at}: {}", ty(&inner["type"]))),
+            other => self.add(item, &format!("{other} {at}")),
         }
     }
 
@@ -148,7 +148,7 @@ impl<'d> Listing<'d> {
         for field in self.items(ids) {
             if field["visibility"] == "public" || field["visibility"] == "default" {
                 let of = ty(&field["inner"]["struct_field"]);
-                self.add(field, format!("field {at}::{}: {of}", text(&field["name"])));
+                self.add(field, &format!("field {at}::{}: {of}", text(&field["name"])));
             }
         }
     }
@@ -180,11 +180,11 @@ impl<'d> Listing<'d> {
         let inner = &member["inner"];
         if let Some(function) = inner.get("function") {
             let provided = if function["has_body"] == true { "" } else { ";" };
-            self.add(member, format!("fn {at}{}{provided}", signature(function)));
+            self.add(member, &format!("fn {at}{}{provided}", signature(function)));
         } else if let Some(constant) = inner.get("assoc_const") {
-            self.add(member, format!("const {at}: {}", ty(&constant["type"])));
+            self.add(member, &format!("const {at}: {}", ty(&constant["type"])));
         } else if let Some(of) = inner.get("assoc_type") {
-            self.add(member, format!("type {at}{}", bounds(&of["bounds"])));
+            self.add(member, &format!("type {at}{}", bounds(&of["bounds"])));
         }
     }
 }

@@ -2,7 +2,7 @@
 //! words that [`arguments`] gives. Beside it is seen what is possible at all on a machine, and what supervision costs.
 //!
 //! A message that is posted goes to the server with a number for its id, and the answer with that number goes back: no
-//! sessions, deadlines or bounds, and whatever else a server may say is dropped. One thread; each request is answered on the
+//! sessions, deadlines or bounds, and everything else that a server sends is dropped. One thread; each request is answered on the
 //! task of its connection; what waits for the server is one write, and each answer of one read is handed out before the next.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! The least client there can be: one kept connection, one write, a read up to the end of the answer.
+//! The smallest possible client: one kept connection, one write, a read up to the end of the answer.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use crate::Fallible;
 pub(crate) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
 pub(crate) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
-/// Where in an answer it is looked for what came.
+/// How much of an answer is searched for its content.
 const LOOKED_AT: usize = 4096;
 
 /// A client with a session.

@@ -52,7 +52,7 @@ impl Figure {
         Self::of_pair(name.into(), pair, Reading::More(through - direct), aim)
     }
 
-    /// How long a thing takes, whatever it takes directly.
+    /// How long a thing takes through the gateway; the direct side has no say.
     pub(crate) fn time(name: impl Into<String>, pair: &RatioPair, aim: Option<f64>) -> Self {
         Self::of_pair(name.into(), pair, Reading::Itself, aim)
     }

@@ -1,4 +1,4 @@
-//! What the gateway costs a client: each figure is a ratio, both sides of it measured in turn in one run.
+//! What the gateway costs a client. Each figure is a ratio of two sides that are measured in turn in one run.
 //!
 //! `cargo bench -p mainstay-cli` prints a table, `-- --json` the same as JSON, and a word of a row's name measures that row
 //! alone. Without `--bench` everything runs a few times only: enough to see that it works, no figures to quote.
@@ -28,7 +28,7 @@ use std::error::Error;
 
 use figure::Figure;
 
-/// Any of the many errors on the way: a benchmark that meets one has no figure.
+/// Any error of a benchmark: it then has no figure.
 type Fallible<T = ()> = Result<T, Box<dyn Error>>;
 
 /// How much is measured.

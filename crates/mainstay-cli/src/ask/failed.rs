@@ -38,7 +38,8 @@ impl Asking<'_> {
         }
         if asks_for_login(error) {
             let command = login::command(self.address.as_deref().unwrap_or(server.name()));
-            self.screen.say(text!("  run `{}`, then try again", plain(&command)));
+            self.screen
+                .say(text!("  run `{}`, then try again", plain(&command)));
         }
         if self.is_call {
             self.screen.say(verdict(error));

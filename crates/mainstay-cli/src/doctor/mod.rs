@@ -7,10 +7,12 @@ mod cache;
 mod commands;
 mod configuration;
 mod examination;
+mod hosts;
 mod limits;
 mod orphans;
 mod port;
 mod program;
+mod runtime_directory;
 mod runtimes;
 mod show;
 
@@ -27,8 +29,8 @@ pub(crate) use examination::{Diagnosis, Examination};
 
 /// Find what is wrong on this machine, and say the remedy of each finding
 ///
-/// Looks at the configuration, the programs that it names, the runtimes that they need, the port of `serve`, the cache, the
-/// limits of the system, and what earlier programs left behind. It changes nothing and starts no server. The exit code is 1
+/// Looks at the configuration, the programs that it names, the runtimes that they need, the port of `serve`, the daemon's socket, the
+/// files of hosts, the cache, the limits of the system, and what earlier programs left behind. It changes nothing and starts no server. The exit code is 1
 /// if something needs mending.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -52,6 +54,8 @@ pub(crate) fn run(doctor: &DoctorArgs, common: &Common, screen: &Screen) -> Done
         commands::examine(&servers),
         runtimes::examine(&servers),
         port::examine(doctor.listen),
+        runtime_directory::examine(),
+        hosts::examine(),
         cache::examine(common),
         limits::descriptors(servers.len()),
         limits::file_watches(),

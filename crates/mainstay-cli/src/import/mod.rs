@@ -43,6 +43,11 @@ pub(crate) struct ImportArgs {
     /// Point the hosts' entries at `mainstay connect`
     #[arg(long)]
     pub(crate) rewrite: bool,
+    /// With --rewrite: let all servers run in this directory that do not need the one their host starts them in
+    ///
+    /// Servers in different directories are different processes, and each host starts its servers in another one.
+    #[arg(long, value_name = "DIRECTORY", requires = "rewrite")]
+    pub(crate) cwd: Option<PathBuf>,
     /// Turn the hosts' entries back to what they were before --rewrite
     #[arg(long, conflicts_with = "rewrite")]
     pub(crate) restore: bool,
@@ -166,13 +171,15 @@ fn import(
         is_due: !plan.is_empty(),
         is_failed: false,
     };
+    let cwd = arguments.cwd.as_deref().map(directory).transpose()?;
+    let cwd = cwd.as_deref();
     let rewritten: Vec<(&HostFile, Rewritten)> = match arguments.rewrite {
-        true => files.iter().map(|file| (file, file.rewritten())).collect(),
+        true => files.iter().map(|file| (file, file.rewritten(cwd))).collect(),
         false => Vec::new(),
     };
     for (file, rewritten) in &rewritten {
         done.is_due |= !rewritten.changed.is_empty();
-        screen.print(show::rewriting(file, rewritten, &machine.program, screen))?;
+        screen.print(show::rewriting(file, rewritten, &machine.program, cwd, screen))?;
     }
     if !arguments.yes {
         return Ok(done);
@@ -188,6 +195,19 @@ fn import(
         }
     }
     Ok(done)
+}
+
+/// The absolute path of a directory that exists.
+fn directory(path: &Path) -> Result<String, CommandFailure> {
+    let usage = |why: String| CommandFailure::usage(anyhow!("--cwd {}: {why}", path.display()));
+    let absolute = path
+        .canonicalize()
+        .map_err(|error| usage(format!("{error}; name a directory that exists")))?;
+    if !absolute.is_dir() {
+        return Err(usage("this is no directory".to_owned()));
+    }
+    let absolute = absolute.into_os_string().into_string();
+    absolute.map_err(|_| usage("the path is not UTF-8".to_owned()))
 }
 
 /// Replaces a host's file; `false` if that failed, which is said.

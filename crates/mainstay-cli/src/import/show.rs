@@ -127,11 +127,17 @@ fn origin(server: &PlannedServer, plan: &ImportPlan) -> Text {
 }
 
 /// What changes in a host's file.
-pub(super) fn rewriting(file: &HostFile, rewritten: &Rewritten, program: &str, screen: &Screen) -> Text {
+pub(super) fn rewriting(
+    file: &HostFile,
+    rewritten: &Rewritten,
+    program: &str,
+    cwd: Option<&str>,
+    screen: &Screen,
+) -> Text {
     let after = |server: &HostServer, command: &Text| {
         let mut line = text!("{} connect", plain(program));
-        for name in server.variables() {
-            line.push(text!(" --env {}", plain(name)));
+        for option in file.options(server, cwd) {
+            line.push(text!(" {}", plain(&option)));
         }
         line.push(text!(" -- {}", command));
         line

@@ -132,9 +132,11 @@ impl KnownLogin {
             state: status.state.as_str(),
             issuer: record.map(|record| record.issuer.clone()),
             user: record.and_then(|record| record.user.clone()),
-            scopes: record.map(|record| record.granted_scopes.clone()).unwrap_or_default(),
+            scopes: record
+                .map(|record| record.granted_scopes.clone())
+                .unwrap_or_default(),
             logged_in_at_ms: login.map(|login| login.logged_in_at),
-            expires_at_ms: record.and_then(|record| record.expires_at()).map(unix_ms),
+            expires_at_ms: login.and_then(|login| login.record.expires_at()).map(unix_ms),
             renewable: record.map(|record| record.refresh_token.is_some()),
             error: login.and_then(|login| login.ended.clone().or_else(|| login.last_error.clone())),
         }

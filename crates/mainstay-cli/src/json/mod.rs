@@ -4,8 +4,8 @@
 mod answer;
 mod check;
 mod describe;
-mod login;
 mod doctor;
+mod login;
 mod ping;
 mod tools;
 
@@ -18,8 +18,8 @@ use serde::Serialize;
 pub(crate) use answer::{AnswerDocument, AnswerSubject};
 pub(crate) use check::{CheckDocument, ConfiguredDocument};
 pub(crate) use describe::DescribedDocument;
-pub(crate) use login::{AuthStatusDocument, LoggedInDocument, LogoutDocument};
 pub(crate) use doctor::DoctorDocument;
+pub(crate) use login::{AuthStatusDocument, LoggedInDocument, LogoutDocument};
 pub(crate) use ping::PingDocument;
 pub(crate) use tools::ToolsDocument;
 

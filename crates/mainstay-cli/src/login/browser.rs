@@ -22,7 +22,10 @@ pub(super) fn open(address: &str, screen: &Screen) -> bool {
         if named.split(':').any(|command| start(command, address)) {
             return true;
         }
-        screen.warning(text!("none of the commands in BROWSER could be started: {}", plain(&named)));
+        screen.warning(text!(
+            "none of the commands in BROWSER could be started: {}",
+            plain(&named)
+        ));
         return false;
     }
     let has_display = env::var_os("DISPLAY").is_some() || env::var_os("WAYLAND_DISPLAY").is_some();

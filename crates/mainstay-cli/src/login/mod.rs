@@ -83,7 +83,11 @@ async fn log_in(
         let stored = provider.store().describe();
         let document = LoggedInDocument::of(server, provider, summary.as_ref(), &stored);
         screen.print(Text::document(&document))?;
-        return Ok(if summary.is_ok() { Exit::Success } else { Exit::Failed });
+        return Ok(if summary.is_ok() {
+            Exit::Success
+        } else {
+            Exit::Failed
+        });
     }
     let summary = summary.map_err(CommandFailure::failed)?;
     screen.print(said(server, &summary))?;
@@ -96,7 +100,11 @@ fn prompt(arguments: &LoginArgs, prompt: &LoginPrompt, screen: &Screen) -> bool 
         LoginPrompt::Nothing => return false,
         LoginPrompt::EnterCode(prompt) => {
             let page = prompt.verification_uri.to_string();
-            screen.say(text!("open {} and enter the code {}", plain(&page), plain(&prompt.user_code)));
+            screen.say(text!(
+                "open {} and enter the code {}",
+                plain(&page),
+                plain(&prompt.user_code)
+            ));
             return false;
         }
         LoginPrompt::Browse(address) => address.url().as_str(),
@@ -147,14 +155,22 @@ async fn next_line(pasted: &mut Option<Lines<BufReader<Stdin>>>) -> Option<Strin
 }
 
 fn said(server: &ServerConfig, summary: &LoginSummary) -> Text {
-    let mut said = text!("logged in to {} at {}", plain(server.name()), plain(&summary.issuer));
+    let mut said = text!(
+        "logged in to {} at {}",
+        plain(server.name()),
+        plain(&summary.issuer)
+    );
     if !summary.scopes.is_empty() {
         said.push(text!(", scopes {}", plain(&summary.scopes.join(" "))));
     }
     if let Some(at) = summary.expires_at {
         let left = at.duration_since(SystemTime::now()).unwrap_or_default();
         said.push(text!(", the token expires in {}", span(left)));
-        said.push(if summary.renewable { " and is renewed" } else { " and cannot be renewed" });
+        said.push(if summary.renewable {
+            " and is renewed"
+        } else {
+            " and cannot be renewed"
+        });
     }
     said.push("\n");
     said

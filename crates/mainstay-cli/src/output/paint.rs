@@ -41,6 +41,11 @@ impl Paint {
         }
     }
 
+    /// Whether text is painted.
+    pub(crate) fn is_coloured(self) -> bool {
+        self.coloured
+    }
+
     pub(crate) fn ink(self, ink: Ink, text: impl Into<Text>) -> Text {
         let text = text.into();
         let code = match ink {

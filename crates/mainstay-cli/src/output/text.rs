@@ -110,6 +110,11 @@ impl Text {
         Self(" ".repeat(count))
     }
 
+    /// Its lines.
+    pub(crate) fn split_lines(&self) -> Vec<Self> {
+        self.0.lines().map(|line| Self(line.to_owned())).collect()
+    }
+
     /// Without white space at its end.
     pub(crate) fn trimmed(&self) -> Self {
         Self(self.0.trim_end().to_owned())

@@ -46,6 +46,7 @@ fn setup(ping: &PingArgs, common: &Common, screen: &Screen) -> Result<Setup, Com
     let mut adhoc = AdHoc {
         url: ping.adhoc.url.clone(),
         bearer_token_env: ping.adhoc.bearer_token_env.clone(),
+        no_daemon: ping.adhoc.no_daemon,
         command: ping.adhoc.command.clone(),
     };
     let named = match &ping.server {

@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use mainstay_control::ControlClient;
-use mainstay_control::api::{EventDetail, EventMessage, StateName};
+use mainstay_control::api::{
+    ActorKind, DesiredState, EntryDocument, EventDetail, EventMessage, ProblemKind, StateName,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::time::timeout;
@@ -60,6 +62,76 @@ async fn a_person_with_the_token_sees_a_killed_server_come_back_and_restarts_it(
     let again = Serving::start(&sandbox, &["--admin", "--admin-token-file", &token_argument]);
     let client = ControlClient::tcp(again.address, token.trim()).timeout(LONG);
     client.program().await.expect("the same token");
+}
+
+#[tokio::test]
+async fn servers_are_added_changed_and_removed_in_the_file_and_a_disabled_one_stays_so() {
+    let sandbox = Sandbox::with(&json!({ "one": good() }));
+    let file = sandbox.path("home/.config/mainstay/mcp.json");
+    let configured = || fs::read_to_string(&file).expect("readable");
+    let token_file = sandbox.path("home/.local/state/mainstay/control-token");
+    let serving = Serving::start(&sandbox, &["--admin"]);
+    serving.hears("the control API is at");
+    let token = fs::read_to_string(&token_file).expect("made in the default place");
+    let client = ControlClient::tcp(serving.address, token.trim()).timeout(LONG);
+    let entry = |value: &serde_json::Value| EntryDocument {
+        name: "two".to_owned(),
+        entry: value.as_object().expect("an object").clone(),
+    };
+    let added = client.add(&entry(&good())).await.expect("added");
+    assert_eq!(
+        (added.added.as_slice(), added.unchanged.as_slice()),
+        (&["two".to_owned()][..], &["one".to_owned()][..])
+    );
+    assert!(configured().contains("\"two\""));
+    let twice = client.add(&entry(&good())).await.expect_err("it is there");
+    assert_eq!(
+        twice.problem().map(|problem| problem.kind),
+        Some(ProblemKind::Conflict)
+    );
+    let before = configured();
+    let invalid = client
+        .change(&entry(&json!({ "command": 7 })))
+        .await
+        .expect_err("no command");
+    assert_eq!(invalid.problem().map(|problem| problem.status), Some(422));
+    assert_eq!(configured(), before, "nothing is written");
+    let changed = client
+        .change(&entry(&json!({ "env": { "A": "b" } })))
+        .await
+        .expect("changed");
+    assert_eq!(changed.replaced, ["two"]);
+    let removed = client.remove("two").await.expect("removed");
+    assert_eq!(removed.removed, ["two"]);
+    assert!(!configured().contains("\"two\""));
+    // A person who edits the file is recorded too, and an invalid file changes nothing.
+    fs::write(&file, "{ half").expect("written");
+    let refused = client.reload().await.expect_err("half a file");
+    assert_eq!(
+        refused.problem().map(|problem| problem.kind),
+        Some(ProblemKind::InvalidConfiguration)
+    );
+    assert_eq!(client.server("one").await.expect("still there").starts, 1);
+    fs::write(&file, &before).expect("written");
+    let mut events = client.events(None, 1000).await.expect("a stream");
+    loop {
+        let next = timeout(LONG, events.next())
+            .await
+            .expect("the change of the file is noticed");
+        if let EventMessage::Event(record) = next.expect("open").expect("readable")
+            && let EventDetail::Reloaded { by, report } = record.detail
+            && by.via == ActorKind::File
+            && report.added == ["two"]
+        {
+            break;
+        }
+    }
+    client.disable("two").await.expect("disabled");
+    drop(serving);
+    let again = Serving::start(&sandbox, &["--admin"]);
+    let client = ControlClient::tcp(again.address, token.trim()).timeout(LONG);
+    let two = client.server("two").await.expect("a status");
+    assert_eq!((two.desired, two.starts), (DesiredState::Disabled, 0));
 }
 
 #[test]

@@ -42,7 +42,13 @@ fn script(path: &Path, text: &str) {
 
 /// Runs the doctor on a port of its own, which is free.
 fn doctor(sandbox: &Sandbox) -> Ran {
-    sandbox.run(&["doctor", "--json", "--listen", "127.0.0.1:0"])
+    let mut command = sandbox.command(&["doctor", "--json", "--listen", "127.0.0.1:0"]);
+    finish(
+        command
+            .env("MAINSTAY_RUNTIME", sandbox.path("run"))
+            .spawn()
+            .unwrap(),
+    )
 }
 
 #[test]
@@ -209,6 +215,42 @@ fn a_cache_that_cannot_be_written_is_found() {
 }
 
 #[test]
+fn a_socket_that_a_dead_daemon_left_and_a_directory_that_others_can_write_to_are_found() {
+    let sandbox = Sandbox::with(&json!({ "good": good() }));
+    let runtime = sandbox.path("run");
+    let examine = || {
+        let mut command = sandbox.command(&["doctor", "--json", "--listen", "127.0.0.1:0"]);
+        finish(command.env("MAINSTAY_RUNTIME", &runtime).spawn().unwrap()).json()
+    };
+    assert_eq!(findings(&examine(), "daemon socket"), [] as [Value; 0]);
+    assert!(!runtime.exists(), "it changes nothing");
+    fs::create_dir(&runtime).unwrap();
+    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).unwrap();
+    let socket = runtime.join("daemon.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    assert_eq!(
+        findings(&examine(), "daemon socket"),
+        [] as [Value; 0],
+        "it listens"
+    );
+    drop(listener);
+    let found = findings(&examine(), "daemon socket");
+    assert_eq!(found[0]["level"], "hint", "the next daemon replaces it");
+    assert_eq!(found[0]["problem"], "a daemon that died left its socket");
+    fs::remove_file(&socket).unwrap();
+    fs::write(&socket, "").unwrap();
+    let (said, remedy) = problem(&examine(), "daemon socket", socket.to_str().unwrap());
+    assert!(
+        said.contains("something else") && remedy.contains("rm "),
+        "{said}; {remedy}"
+    );
+    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o777)).unwrap();
+    let (said, remedy) = problem(&examine(), "daemon socket", "runtime directory");
+    assert!(said.contains("other users can write to"), "{said}");
+    assert!(remedy.contains("chmod 700"), "{remedy}");
+}
+
+#[test]
 fn mistakes_of_the_configuration_and_variables_that_are_not_set_are_found() {
     let sandbox = Sandbox::with(&json!({
         "token": { "url": "https://example.com/mcp", "bearer_token_env": "NO_SUCH_TOKEN" },
@@ -338,6 +380,40 @@ fn processes_that_outlived_their_program_are_found_and_those_of_a_live_one_are_n
     assert_eq!(remedy, format!("end it: `kill {server}`"));
     kill(server);
     sandbox.assert_nothing_is_left();
+}
+
+#[test]
+fn a_host_that_starts_a_missing_or_an_old_mainstay_is_found() {
+    let sandbox = Sandbox::with(&json!({ "good": good() }));
+    let old = sandbox.path("old/mainstay");
+    script(&old, "#!/bin/sh\necho mainstay 0.0.9\n");
+    let servers = json!({ "mcpServers": {
+        "gone": { "command": "/no/longer/here/mainstay", "args": ["connect", "--", "npx"], "env": { "T": "${NOT_SET}" } },
+        "old": { "command": old, "args": ["wrap", "npx"] },
+        "fine": { "command": MAINSTAY, "args": ["connect"] },
+        "other": { "command": "/no/longer/here/another" },
+    } });
+    sandbox.write("home/.cursor/mcp.json", &servers.to_string());
+    sandbox.write("home/.codex/config.toml", "model = \"x\"\n");
+    sandbox.write("home/.gemini/settings.json", "{ half");
+    let document = doctor(&sandbox).exits(1).json();
+    let (said, remedy) = problem(&document, "hosts", "Cursor (gone)");
+    assert!(
+        said.contains("\"/no/longer/here/mainstay\", which is not there"),
+        "{said}"
+    );
+    assert!(remedy.contains(MAINSTAY), "{remedy}");
+    let (said, _) = problem(&document, "hosts", "Cursor (old)");
+    assert!(said.contains("older than this program"), "{said}");
+    let found = findings(&document, "hosts");
+    assert_eq!(found.len(), 3, "{found:#?}");
+    assert!(found.iter().any(|finding| {
+        finding["level"] == "hint"
+            && finding["subject"]
+                .as_str()
+                .unwrap()
+                .ends_with(".gemini/settings.json")
+    }));
 }
 
 #[test]

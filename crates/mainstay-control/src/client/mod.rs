@@ -40,14 +40,14 @@ const ANSWER_LIMIT: usize = 128 * 1024 * 1024;
 /// A client of the control API. It opens a connection for each request.
 #[derive(Clone)]
 pub struct ControlClient {
-    place: Place,
+    place: ApiAddress,
     token: Option<Secret>,
     timeout: Duration,
     via: ActorKind,
 }
 
 #[derive(Clone, Debug)]
-enum Place {
+enum ApiAddress {
     Unix(PathBuf),
     Tcp(SocketAddr),
 }
@@ -55,15 +55,15 @@ enum Place {
 impl ControlClient {
     /// A client for the API on this unix socket.
     pub fn unix(path: impl Into<PathBuf>) -> Self {
-        Self::new(Place::Unix(path.into()), None)
+        Self::new(ApiAddress::Unix(path.into()), None)
     }
 
     /// A client for the API of `mainstay serve --admin` at this address.
     pub fn tcp(address: SocketAddr, token: impl Into<Secret>) -> Self {
-        Self::new(Place::Tcp(address), Some(token.into()))
+        Self::new(ApiAddress::Tcp(address), Some(token.into()))
     }
 
-    fn new(place: Place, token: Option<Secret>) -> Self {
+    fn new(place: ApiAddress, token: Option<Secret>) -> Self {
         Self {
             place,
             token,
@@ -89,8 +89,8 @@ impl ControlClient {
     /// The socket, if this client uses one.
     pub fn socket(&self) -> Option<&Path> {
         match &self.place {
-            Place::Unix(path) => Some(path),
-            Place::Tcp(_) => None,
+            ApiAddress::Unix(path) => Some(path),
+            ApiAddress::Tcp(_) => None,
         }
     }
 
@@ -217,12 +217,12 @@ impl ControlClient {
         self.send_json(Method::POST, &path, entry).await
     }
 
-    /// Replaces a server's entry in the configuration.
+    /// Changes a server's entry in the configuration: sets each of these keys, and removes those that are `null`.
     ///
     /// Cancel safety: dropped, the command may still be carried out.
     pub async fn change(&self, entry: &EntryDocument) -> Result<ReloadReport, ControlError> {
         let path = server_path(&entry.name, "");
-        self.send_json(Method::PUT, &path, &entry.entry).await
+        self.send_json(Method::PATCH, &path, &entry.entry).await
     }
 
     /// Removes a server from the configuration.
@@ -289,8 +289,8 @@ impl ControlClient {
         body: Option<Bytes>,
     ) -> Result<Request<Full<Bytes>>, ControlError> {
         let host = match &self.place {
-            Place::Unix(_) => "localhost".to_owned(),
-            Place::Tcp(address) => address.to_string(),
+            ApiAddress::Unix(_) => "localhost".to_owned(),
+            ApiAddress::Tcp(address) => address.to_string(),
         };
         let mut request = Request::builder()
             .method(method)
@@ -317,11 +317,11 @@ impl ControlClient {
 
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ControlError> {
         match &self.place {
-            Place::Unix(path) => {
+            ApiAddress::Unix(path) => {
                 let stream = UnixStream::connect(path).await;
                 send(stream.map_err(ControlError::Unreachable)?, request).await
             }
-            Place::Tcp(address) => {
+            ApiAddress::Tcp(address) => {
                 let stream = TcpStream::connect(address).await;
                 send(stream.map_err(ControlError::Unreachable)?, request).await
             }

@@ -29,7 +29,7 @@ const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src '
 
 /// The code of a login link.
 #[derive(Deserialize)]
-struct LoginRequest {
+struct PageLogin {
     code: String,
 }
 
@@ -64,7 +64,7 @@ where
             })
         }
         (&Method::POST, "/login") => {
-            let LoginRequest { code } = read_json(headers, body).await?;
+            let PageLogin { code } = read_json(headers, body).await?;
             let token = logins.and_then(|logins| logins.redeem(&code)).ok_or_else(|| {
                 let title = "this login link was used already, or is too old";
                 ApiProblem::new(ProblemKind::Refused, title).remedy("run `mainstay ui` for another one")

@@ -56,7 +56,7 @@ impl ApiRoute {
                     method,
                     &[
                         (&Method::GET, Self::Server(name.clone())),
-                        (&Method::PUT, Self::Change(name.clone())),
+                        (&Method::PATCH, Self::Change(name.clone())),
                         (&Method::DELETE, Self::Remove(name)),
                     ],
                 )

@@ -44,7 +44,7 @@ async fn bad_requests_are_refused_each_with_its_reason() {
         (request("GET", "/", "", ""), 404, "not_found"),
         (request("GET", "/api/v2/servers", "", ""), 404, "not_found"),
         (
-            request("PATCH", "/api/v1/servers", "", ""),
+            request("PUT", "/api/v1/servers", "", ""),
             405,
             "method_not_allowed",
         ),

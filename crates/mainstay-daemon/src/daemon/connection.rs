@@ -223,8 +223,8 @@ impl Daemon {
 
     /// Refuses a bridge that was told to use another configuration, and every bridge if the daemon's own cannot be used.
     fn check_configuration(&self, request: &ConnectRequest) -> Result<(), HelloRefusal> {
-        let own = match &self.settings.configuration {
-            Ok(configuration) => configuration.path.as_deref(),
+        let own = match &self.live {
+            Ok(live) => live.file(),
             Err(why) => {
                 return Err(HelloRefusal::new(
                     format!("the daemon's configuration cannot be used ({why})"),

@@ -20,17 +20,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mainstay::transport::http::CredentialSource;
-use mainstay::{Fleet, FleetBuilder, ServerConfig};
-use mainstay_control::{Control, ControlService, Controlled, Role};
+use mainstay::{Fleet, FleetBuilder};
+use mainstay_control::{Control, ControlService, Role};
 use mainstay_gateway::Gateway;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{OnceCell, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::hello::{BridgeStatus, DaemonStatus, EndReason, Share, SharedServerStatus, VERSION};
 use crate::launch::{StartReport, bound};
+use crate::live::{LiveConfiguration, LiveEvent, LiveReport, LiveStart, ReloadJournal};
 use listed::ServerListing;
 pub use place::{Place, PlaceError};
 use pool::{ServerPool, state_of};
@@ -61,27 +62,23 @@ pub struct DaemonSettings {
     pub drain: Duration,
     /// How long the servers may take to stop when the daemon ends.
     pub stop_within: Duration,
-    /// What the program itself can do for the control API, such as reading its configuration again.
-    pub controlled: MakeControlled,
 }
 
 /// The servers of the daemon's own.
-#[derive(Default)]
 pub struct DaemonConfiguration {
-    /// The file.
-    pub path: Option<PathBuf>,
-    /// The servers.
-    pub servers: Vec<ServerConfig>,
+    /// The servers, and the file that they follow.
+    pub live: LiveStart,
+    /// Takes the reports about changes of the file.
+    pub report: LiveReport,
 }
-
-/// Makes what the control API asks of the program, for the gateway of the configured servers.
-pub type MakeControlled = Box<dyn FnOnce(&Gateway) -> Arc<dyn Controlled> + Send>;
 
 /// A daemon that runs.
 struct Daemon {
     settings: RunSettings,
     since: SystemTime,
     pool: Arc<ServerPool>,
+    /// The configuration, or why it cannot be used.
+    live: Result<LiveConfiguration, String>,
     control: ControlService,
     listing: Arc<ServerListing>,
     /// The servers of the configuration.
@@ -100,7 +97,6 @@ struct Daemon {
 
 /// What is left of the settings when the daemon runs.
 struct RunSettings {
-    configuration: Result<DaemonConfiguration, String>,
     starts_configured: bool,
     idle: Option<Duration>,
     drain: Duration,
@@ -125,10 +121,10 @@ pub async fn run(place: Place, settings: DaemonSettings, report: StartReport) ->
     let listener = UnixListener::from_std(listener.try_clone()?)?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    // A terminal that the daemon was started in may close.
-    let _hangup = signal(SignalKind::hangup())?;
+    // A terminal that the daemon was started in may close: that ends nothing.
+    let hangup = signal(SignalKind::hangup())?;
     let log = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    let daemon = Daemon::new(settings);
+    let daemon = Daemon::new(settings, hangup);
     if daemon.settings.starts_configured {
         daemon.configured().await;
     }
@@ -170,7 +166,10 @@ pub async fn run(place: Place, settings: DaemonSettings, report: StartReport) ->
         }
     };
     // No bridge finds it from here on. One that is connecting gets the end of the connection, and finds or starts the next daemon.
-    let _ = fs::remove_file(directory.socket());
+    // A service manager keeps its own socket: connections wait there until it starts the next daemon.
+    if !place.is_inherited {
+        let _ = fs::remove_file(directory.socket());
+    }
     drop(listener);
     tracing::info!(?reason, "the daemon ends");
     daemon.end(reason, connections).await;
@@ -179,7 +178,7 @@ pub async fn run(place: Place, settings: DaemonSettings, report: StartReport) ->
 }
 
 impl Daemon {
-    fn new(settings: DaemonSettings) -> Arc<Self> {
+    fn new(settings: DaemonSettings, hangup: Signal) -> Arc<Self> {
         let DaemonSettings {
             configuration,
             starts_configured,
@@ -189,7 +188,6 @@ impl Daemon {
             linger,
             drain,
             stop_within,
-            controlled,
         } = settings;
         let users = Users::new();
         let fleets = Fleet::builder();
@@ -202,13 +200,26 @@ impl Daemon {
             None => fleets,
         };
         let configured = Gateway::start(fleets.clone(), []);
-        let control = Control::builder(Role::Daemon).controlled(controlled(&configured));
+        let journal = ReloadJournal::default();
+        let live = configuration.map(|DaemonConfiguration { live, report }| {
+            let journal = journal.clone();
+            let report = move |event: LiveEvent<'_>| {
+                journal.record(&event);
+                report(event);
+            };
+            live.dormant().follow(configured.clone(), Some(hangup), report)
+        });
+        let control = Control::builder(Role::Daemon);
+        let control = match &live {
+            Ok(live) => control.controlled(Arc::new(live.clone())),
+            Err(_) => control,
+        };
         let control = control.build();
+        journal.bind(&control);
         let listing = ServerListing::new(control.clone(), configured.clone());
         let pool = ServerPool::new(fleets.clone(), linger, users.clone(), listing.clone());
         Arc::new(Self {
             settings: RunSettings {
-                configuration,
                 starts_configured,
                 idle,
                 drain,
@@ -217,6 +228,7 @@ impl Daemon {
             },
             since: SystemTime::now(),
             pool,
+            live,
             control: ControlService::new(&control),
             listing,
             configured,
@@ -232,8 +244,8 @@ impl Daemon {
     /// The gateway of the configured servers, which are started if they are not yet.
     async fn configured(&self) -> &Gateway {
         let start = || async {
-            if let Ok(configuration) = &self.settings.configuration {
-                self.configured.apply(configuration.servers.iter().cloned()).await;
+            if let Ok(live) = &self.live {
+                live.start().await;
             }
         };
         self.configured_started.get_or_init(start).await;
@@ -263,8 +275,7 @@ impl Daemon {
             bridges: 0,
         }));
         servers.sort_by(|one, other| one.name.cmp(&other.name));
-        let path = self.settings.configuration.as_ref().ok();
-        let path = path.and_then(|configuration| configuration.path.as_ref());
+        let path = self.live.as_ref().ok().and_then(LiveConfiguration::file);
         DaemonStatus {
             pid: std::process::id(),
             version: VERSION.to_owned(),

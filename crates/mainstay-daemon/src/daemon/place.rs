@@ -5,8 +5,10 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,8 @@ const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
 pub struct Place {
     pub(super) directory: RuntimeDirectory,
     pub(super) listener: UnixListener,
+    /// Whether a service manager made the socket, and keeps it after this daemon.
+    pub(super) is_inherited: bool,
     /// Released last.
     _lock: LockFile,
 }
@@ -44,6 +48,15 @@ pub enum PlaceError {
     DoesNotEnd {
         /// Its process.
         pid: Option<u32>,
+    },
+    /// The standard input is not the socket of the daemon.
+    #[error(
+        "the standard input is not a socket that listens at `{}`: let the service manager pass that one (`mainstay service install`)",
+        path.display()
+    )]
+    NotTheSocket {
+        /// Where the daemon listens.
+        path: PathBuf,
     },
     /// The directory cannot be used.
     #[error(transparent)]
@@ -93,15 +106,67 @@ impl Place {
         Ok(Self {
             directory,
             listener,
+            is_inherited: false,
+            _lock: lock,
+        })
+    }
+
+    /// Takes the place with the socket that a service manager listens on and passes as the standard input.
+    ///
+    /// Blocks until the last daemon has ended.
+    pub fn inherit(directory: RuntimeDirectory) -> Result<Self, PlaceError> {
+        let listener = inherited(&directory)?;
+        let deadline = Instant::now() + WAIT_TIMEOUT;
+        let lock_path = directory.lock();
+        let unusable = |error| PlaceError::Directory(directory.error(&lock_path, error));
+        let mut lock = loop {
+            if let Some(lock) = LockFile::try_acquire(&lock_path).map_err(unusable)? {
+                break lock;
+            }
+            if Instant::now() >= deadline {
+                let pid = noted_pid(&lock_path);
+                return Err(PlaceError::DoesNotEnd { pid });
+            }
+            thread::sleep(LOCK_POLL_INTERVAL);
+        };
+        lock.note_pid().map_err(unusable)?;
+        Ok(Self {
+            directory,
+            listener,
+            is_inherited: true,
             _lock: lock,
         })
     }
 }
 
-/// Binds the socket. The lock is held: a socket that is there belongs to a dead daemon.
+/// The standard input as a listener, if it listens where clients look for the daemon.
+fn inherited(directory: &RuntimeDirectory) -> Result<UnixListener, PlaceError> {
+    let refused = || PlaceError::NotTheSocket {
+        path: directory.socket(),
+    };
+    let stdin = io::stdin();
+    let is_listening = rustix::net::sockopt::socket_acceptconn(&stdin).unwrap_or(false);
+    if !is_listening {
+        return Err(refused());
+    }
+    let listener = stdin.as_fd().try_clone_to_owned().map(UnixListener::from);
+    let listener = listener.map_err(|_| refused())?;
+    let address = listener.local_addr().map_err(|_| refused())?;
+    if address.as_pathname() != Some(directory.socket().as_path()) {
+        return Err(refused());
+    }
+    listener.set_nonblocking(true).map_err(|_| refused())?;
+    Ok(listener)
+}
+
+/// Binds the socket. The lock is held: a socket that is there belongs to a dead daemon or to a service manager.
 fn bind(directory: &RuntimeDirectory) -> Result<UnixListener, PlaceError> {
     let socket = directory.socket();
     let unusable = |error| PlaceError::Directory(directory.error(&socket, error));
+    // A service manager may listen there. It starts a daemon for this connection, which gets the lock when this process ends.
+    if UnixStream::connect(&socket).is_ok() {
+        return Err(PlaceError::Running);
+    }
     match fs::remove_file(&socket) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -8,6 +8,7 @@
 //! on a thread that may block. `switches` keeps what a person enabled and disabled at run time; it counts more than the file
 //! until the file says the same.
 
+mod controlled;
 mod links;
 mod reading;
 mod reload;
@@ -16,7 +17,8 @@ mod switches;
 mod task;
 mod watch;
 
+pub use controlled::ReloadJournal;
 pub use reload::{ReloadError, Reloaded};
-pub use start::{LiveConfiguration, LiveEvent, LiveStart, ReloadTrigger};
+pub use start::{LiveConfiguration, LiveEvent, LiveReport, LiveStart, ReloadTrigger};
 pub use switches::{SwitchError, Switched, SwitchesError, state_directory};
 pub use watch::WatchError;

@@ -65,7 +65,7 @@ impl FileReader {
             .unwrap_or_else(|| FileWatch::new(self.noticed.clone()));
         let file = self.file.clone();
         let before = std::mem::take(&mut self.other_files);
-        self.running = Some(spawn_blocking(move || read(watch, file, before)));
+        self.running = Some(spawn_blocking(move || read(watch, &file, before)));
         self.finish().await
     }
 
@@ -88,18 +88,18 @@ impl FileReader {
 }
 
 /// Watches first, so that no change falls between the two.
-fn read(mut watch: FileWatch, file: PathBuf, before: BTreeSet<PathBuf>) -> (FileWatch, ReadFile) {
+fn read(mut watch: FileWatch, file: &Path, before: BTreeSet<PathBuf>) -> (FileWatch, ReadFile) {
     let mut files = before;
-    files.insert(file.clone());
+    files.insert(file.to_owned());
     let mut watched = watch.watch(&files);
-    let mut configuration = Configuration::load(&file);
+    let mut configuration = Configuration::load(file);
     if let Ok(first) = &configuration {
         let mut named = first.other_files.clone();
-        named.insert(file.clone());
+        named.insert(file.to_owned());
         if named != files {
             watched = watch.watch(&named);
             // A file that was not watched before may have changed since.
-            configuration = Configuration::load(&file);
+            configuration = Configuration::load(file);
         }
     }
     (

@@ -42,6 +42,9 @@ pub enum LiveEvent<'a> {
     NotWatched(&'a WatchError),
 }
 
+/// Takes the reports of a live configuration.
+pub type LiveReport = Box<dyn Fn(LiveEvent<'_>) + Send + Sync>;
+
 /// A configuration that is about to be followed.
 ///
 /// The servers to start come from [`servers`](Self::servers); then [`follow`](Self::follow) takes the gateway that serves them.
@@ -49,6 +52,7 @@ pub enum LiveEvent<'a> {
 pub struct LiveStart {
     file: Option<PathBuf>,
     was_read: bool,
+    is_dormant: bool,
     in_force: InForce,
     switches: Switches,
     ignored: Option<SwitchesError>,
@@ -74,6 +78,7 @@ impl LiveStart {
         Self {
             file: Some(file),
             was_read: true,
+            is_dormant: false,
             in_force,
             switches,
             ignored,
@@ -91,6 +96,7 @@ impl LiveStart {
         Self {
             file,
             was_read: false,
+            is_dormant: false,
             in_force: InForce {
                 servers,
                 ..InForce::default()
@@ -100,9 +106,22 @@ impl LiveStart {
         }
     }
 
+    /// Begins with a gateway that has no server yet: they are added when [`LiveConfiguration::start`] is called. Changes of the
+    /// file before that start nothing.
+    #[must_use]
+    pub fn dormant(mut self) -> Self {
+        self.is_dormant = true;
+        self
+    }
+
     /// The servers to start, enabled and disabled as a person last wanted them.
     pub fn servers(&self) -> Vec<ServerConfig> {
         self.switches.applied_to(&self.in_force.servers)
+    }
+
+    /// Whether there is a file that was read, and no servers that stand in for one.
+    pub fn was_read(&self) -> bool {
+        self.was_read
     }
 
     /// The servers that do not run only because a person disabled them in an earlier run.
@@ -130,6 +149,7 @@ impl LiveStart {
         let task = LiveTask::new(
             self.file.clone(),
             self.was_read,
+            self.is_dormant,
             self.in_force,
             self.switches,
             gateway,
@@ -154,6 +174,17 @@ impl LiveConfiguration {
     /// The file, if there is one.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
+    }
+
+    /// Adds the servers to the gateway of a configuration that began [dormant](LiveStart::dormant). Has no effect on another.
+    ///
+    /// Cancel safety: dropped, the servers are added all the same.
+    pub async fn start(&self) {
+        let (reply, started) = oneshot::channel();
+        if self.requests.send(LiveRequest::Start(reply)).await.is_ok() {
+            // An error means that the program ends.
+            let _ = started.await;
+        }
     }
 
     /// Reads the file and applies what changed, even if no change was noticed.

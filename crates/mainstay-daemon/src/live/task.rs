@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mainstay::Configuration;
 use mainstay::config::ConfigError;
+use mainstay::fleet::Changes;
 use mainstay_gateway::Gateway;
 use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, oneshot};
@@ -14,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::reading::{FileReader, StillReading};
 use super::reload::{InForce, ReloadError, Reloaded};
-use super::start::{LiveEvent, ReloadTrigger};
+use super::start::{LiveEvent, LiveReport, ReloadTrigger};
 use super::switches::{SwitchError, Switched, Switches};
 use super::watch::{Noticed, WatchError};
 
@@ -23,6 +24,7 @@ const REFUSAL_GRACE: Duration = Duration::from_secs(1);
 
 /// What is asked of the task.
 pub(super) enum LiveRequest {
+    Start(oneshot::Sender<()>),
     Reload(oneshot::Sender<Result<Reloaded, ReloadError>>),
     Switch {
         server: String,
@@ -37,6 +39,8 @@ pub(super) struct LiveTask {
     noticed: Arc<Noticed>,
     /// Whether what is in force was read from the file; otherwise other servers stand in for a file that never was there.
     was_read: bool,
+    /// Whether the gateway has no server yet, because none was wanted.
+    is_dormant: bool,
     in_force: InForce,
     switches: Switches,
     gateway: Gateway,
@@ -49,13 +53,11 @@ pub(super) struct LiveTask {
     second_look: Option<Instant>,
 }
 
-/// Takes the reports.
-pub(super) type LiveReport = Box<dyn Fn(LiveEvent<'_>) + Send + Sync>;
-
 impl LiveTask {
     pub(super) fn new(
         file: Option<PathBuf>,
         was_read: bool,
+        is_dormant: bool,
         in_force: InForce,
         switches: Switches,
         gateway: Gateway,
@@ -66,6 +68,7 @@ impl LiveTask {
             file: file.map(|file| FileReader::new(file, noticed.clone())),
             noticed,
             was_read,
+            is_dormant,
             in_force,
             switches,
             gateway,
@@ -85,6 +88,10 @@ impl LiveTask {
             tokio::select! {
                 request = requests.recv() => match request {
                     None => return,
+                    Some(LiveRequest::Start(reply)) => {
+                        self.start().await;
+                        let _ = reply.send(());
+                    }
                     Some(LiveRequest::Reload(reply)) => {
                         let _ = reply.send(self.reload(ReloadTrigger::Request).await);
                     }
@@ -101,9 +108,19 @@ impl LiveTask {
         }
     }
 
+    /// Adds the servers, if that was not done yet.
+    async fn start(&mut self) {
+        if self.is_dormant {
+            self.is_dormant = false;
+            let servers = self.switches.applied_to(&self.in_force.servers);
+            let _all_are_added = self.gateway.apply(servers).await;
+        }
+    }
+
     /// Reads the file and applies it, because someone asked for that.
     async fn reload(&mut self, trigger: ReloadTrigger) -> Result<Reloaded, ReloadError> {
         self.second_look = None;
+        self.start().await;
         let result = match self.read().await {
             Ok(configuration) => Ok(self.apply(configuration).await),
             Err(error) => Err(error),
@@ -125,7 +142,9 @@ impl LiveTask {
             Ok(configuration) if self.was_read && self.in_force.is(&configuration) => self.refused_for = None,
             Ok(configuration) => {
                 let reloaded = self.apply(configuration).await;
-                (self.report)(LiveEvent::Reloaded(ReloadTrigger::FileChanged, &reloaded));
+                if !self.is_dormant {
+                    (self.report)(LiveEvent::Reloaded(ReloadTrigger::FileChanged, &reloaded));
+                }
             }
             // It is not there yet.
             Err(ReloadError::Unusable(ConfigError::Missing { .. })) if !self.was_read => {}
@@ -164,10 +183,11 @@ impl LiveTask {
             // It is needless on the disk too, and is forgotten there when the next switch is kept.
             let _ = self.save().await;
         }
-        let changes = self
-            .gateway
-            .apply(self.switches.applied_to(&configuration.servers))
-            .await;
+        let servers = self.switches.applied_to(&configuration.servers);
+        let changes = match self.is_dormant {
+            true => Changes::default(),
+            false => self.gateway.apply(servers).await,
+        };
         let touched = [&changes.added, &changes.replaced, &changes.adjusted]
             .into_iter()
             .flatten();
@@ -188,6 +208,7 @@ impl LiveTask {
     }
 
     async fn switch(&mut self, server: String, enabled: bool) -> Result<Switched, SwitchError> {
+        self.start().await;
         let Some(config) = self.in_force.server(&server) else {
             return Err(SwitchError::Unknown(server));
         };

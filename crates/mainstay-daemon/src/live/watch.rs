@@ -54,12 +54,12 @@ pub enum WatchError {
 /// The changes that were noticed and not yet acted upon.
 #[derive(Default)]
 pub(super) struct Noticed {
-    state: Mutex<State>,
+    state: Mutex<NoticedState>,
     wake: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct NoticedState {
     /// The entries that decide about the files.
     entries: BTreeSet<PathBuf>,
     /// The directories that they are in.
@@ -112,13 +112,13 @@ impl Noticed {
         self.wake.notify_one();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, NoticedState> {
         // Nothing panics while it is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl NoticedState {
     /// What an event means for the files; `None` if nothing.
     fn change(&mut self, event: &Event) -> Option<Change> {
         if event.need_rescan() {
@@ -197,7 +197,7 @@ impl FileWatch {
                     Ok(event) => noticed.note(&event),
                     // Events may be missing: the files are read to be sure.
                     Err(_) => {
-                        noticed.note(&Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan))
+                        noticed.note(&Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan));
                     }
                 })
                 .map_err(|error| watch_error(Path::new("/"), error))?,
@@ -273,11 +273,11 @@ mod tests {
         Event::new(kind).add_path(path.into())
     }
 
-    fn state() -> State {
-        State {
+    fn state() -> NoticedState {
+        NoticedState {
             entries: BTreeSet::from(["/etc/m/mcp.json".into()]),
             directories: BTreeSet::from(["/etc/m".into()]),
-            ..State::default()
+            ..NoticedState::default()
         }
     }
 

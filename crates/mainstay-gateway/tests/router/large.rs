@@ -1,9 +1,9 @@
 //! A thread that may block takes large payloads apart, and never a thread of the runtime.
 
-use std::sync::mpsc;
 use std::time::Duration;
 
 use mainstay_testkit::Script;
+use mainstay_testkit::blocking::{BusyThread, with_one_blocking_thread};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -16,31 +16,6 @@ const LARGE: usize = 2 * mainstay::gateway::message::INLINE_LIMIT;
 
 /// How long the one thread that may block is kept busy, to see that large payloads wait for it.
 const BUSY_TIME: Duration = Duration::from_millis(300);
-
-/// Runs a test on a runtime that has one thread that may block.
-fn with_one_blocking_thread(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(1)
-        .build()
-        .unwrap();
-    runtime.block_on(test);
-}
-
-/// Keeps the one thread that may block busy until it is dropped.
-struct BusyThread {
-    _release: mpsc::Sender<()>,
-}
-
-impl BusyThread {
-    fn start() -> Self {
-        let (release, released) = mpsc::channel();
-        tokio::task::spawn_blocking(move || {
-            let _ = released.recv();
-        });
-        Self { _release: release }
-    }
-}
 
 /// The number of tools that this client sees.
 async fn tools(client: &mut Client, meta: Option<&Value>) -> usize {

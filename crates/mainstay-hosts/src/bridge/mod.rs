@@ -19,8 +19,6 @@ use crate::text::{ConfigValue, EditError, EditableText, has_duplicates};
 
 /// The command that stands in a host's entry.
 const CONNECT: &str = "connect";
-/// The option that names a variable.
-const ENV: &str = "--env";
 /// What stands before the server's own command.
 const END_OF_OPTIONS: &str = "--";
 
@@ -47,12 +45,12 @@ pub enum EntryOwner {
     Mainstay,
 }
 
-/// Points an entry at `program connect`, which gets these variables of the host for the server.
+/// Points an entry at `program connect` with these options, such as `--env NAME`.
 pub fn wrap(
     text: &mut EditableText,
     keys: &[&str],
     program: &str,
-    variables: &[String],
+    options: &[String],
 ) -> Result<(), BridgeError> {
     let tree = text.tree().map_err(EditError::from)?;
     let entry = tree
@@ -60,9 +58,7 @@ pub fn wrap(
         .ok_or(BridgeError::Unsuitable("there is no such entry"))?;
     let parts = Parts::of(entry)?;
     let mut words = vec![CONNECT];
-    for variable in variables {
-        words.extend([ENV, variable]);
-    }
+    words.extend(options.iter().map(String::as_str));
     words.push(END_OF_OPTIONS);
     let mut args: Vec<ConfigValue> = words.iter().map(|word| (*word).into()).collect();
     args.push(ConfigValue::of(&parts.command.node));

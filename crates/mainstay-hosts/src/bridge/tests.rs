@@ -9,10 +9,13 @@ const PROGRAM: &str = "/opt/bin/mainstay";
 #[track_caller]
 fn there_and_back(file: &str, before: &str, keys: &[&str], variables: &[&str]) -> String {
     let mut text = EditableText::new(Path::new(file), before);
-    let variables: Vec<String> = variables.iter().map(|&name| name.to_owned()).collect();
+    let options = variables
+        .iter()
+        .flat_map(|&name| ["--env".to_owned(), name.to_owned()]);
+    let options: Vec<String> = options.collect();
     let is = |text: &EditableText| owner(text.tree().unwrap().at(keys).unwrap(), PROGRAM);
     assert_eq!(is(&text), EntryOwner::Host);
-    wrap(&mut text, keys, PROGRAM, &variables).unwrap_or_else(|error| panic!("{error}: {before}"));
+    wrap(&mut text, keys, PROGRAM, &options).unwrap_or_else(|error| panic!("{error}: {before}"));
     assert_eq!(is(&text), EntryOwner::Bridge);
     let wrapped = text.whole();
     undo(&mut text, keys).unwrap_or_else(|error| panic!("{error}: {wrapped}"));

@@ -106,8 +106,9 @@ impl HostFile {
         &self.snapshot
     }
 
-    /// The text with each server behind `mainstay connect`.
-    pub fn rewritten(&self) -> Rewritten {
+    /// The text with each server behind `mainstay connect`. Servers in different directories are not shared; so `cwd` is
+    /// written for each that does not need the directory that its host starts it in.
+    pub fn rewritten(&self, cwd: Option<&str>) -> Rewritten {
         self.edited(|server, text| {
             match server.owner {
                 EntryOwner::Host => {}
@@ -124,8 +125,38 @@ impl HostFile {
                 return Err(format!("the name of a variable cannot be passed on: {name:?}"));
             }
             let keys: Vec<&str> = server.keys.iter().map(String::as_str).collect();
-            bridge::wrap(text, &keys, &self.program, &server.variables).map_err(|error| error.to_string())
+            bridge::wrap(text, &keys, &self.program, &self.options(server, cwd))
+                .map_err(|error| error.to_string())
         })
+    }
+
+    /// The options of `mainstay connect` for a server.
+    pub fn options(&self, server: &HostServer, cwd: Option<&str>) -> Vec<String> {
+        let variables = server.variables.iter().flat_map(|name| ["--env", name]);
+        let cwd = cwd.filter(|_| !self.needs_directory(server));
+        let cwd = cwd.into_iter().flat_map(|cwd| ["--cwd", cwd]);
+        variables.chain(cwd).map(str::to_owned).collect()
+    }
+
+    /// Whether a server needs the directory that its host starts it in: it belongs to a project, has a directory of its own,
+    /// or is told a relative path.
+    fn needs_directory(&self, server: &HostServer) -> bool {
+        let Readable::Server { config, .. } = &server.readable else {
+            return true;
+        };
+        let Target::Stdio(program) = config.target() else {
+            return true;
+        };
+        let is_relative = |word: &str| {
+            let path = word.rsplit('=').next().unwrap_or(word);
+            path == "." || path == ".." || path.starts_with("./") || path.starts_with("../")
+        };
+        let command = program.command().value();
+        self.place.is_of_project
+            || server.project.is_some()
+            || program.cwd().is_some()
+            || (command.contains('/') && !command.starts_with(['/', '~', '$']))
+            || program.args().iter().any(|arg| is_relative(arg.value()))
     }
 
     /// The text with each server that is behind `mainstay connect` as it was before.

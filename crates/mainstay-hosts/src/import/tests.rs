@@ -55,7 +55,8 @@ fn every_host_has_a_fixture() {
 #[test]
 fn each_hosts_file_is_rewritten_and_restored_to_the_same_bytes() {
     let unix = |text: &str| text.replace("\r\n", "\n");
-    let changes: [(&str, fn(&str) -> String); 5] = [
+    type Change = fn(&str) -> String;
+    let changes: [(&str, Change); 5] = [
         ("as it is", str::to_owned),
         ("Windows line breaks", |text| {
             text.replace("\r\n", "\n").replace('\n', "\r\n")
@@ -69,7 +70,7 @@ fn each_hosts_file_is_rewritten_and_restored_to_the_same_bytes() {
         let before = files(copy.path());
         let mut changed = 0;
         for file in &before {
-            let rewritten = file.rewritten();
+            let rewritten = file.rewritten(None);
             changed += rewritten.changed.len();
             if !rewritten.changed.is_empty() {
                 file.snapshot().replace(&rewritten.text, Keep::Backup).unwrap();
@@ -80,7 +81,7 @@ fn each_hosts_file_is_rewritten_and_restored_to_the_same_bytes() {
         for (file, before) in rewritten.iter().zip(&before) {
             let path = file.place.path.display();
             assert!(
-                file.rewritten().changed.is_empty(),
+                file.rewritten(None).changed.is_empty(),
                 "{path}: what is ours is left"
             );
             let restored = file.restored();
@@ -93,7 +94,7 @@ fn each_hosts_file_is_rewritten_and_restored_to_the_same_bytes() {
 #[test]
 fn bytes_outside_of_the_changed_entries_are_equal() {
     for file in files(&fixtures()) {
-        let rewritten = file.rewritten();
+        let rewritten = file.rewritten(None);
         let outside = |text: &str| {
             let text = text.to_owned();
             let editable = EditableText::new(&file.place.path, &text);
@@ -129,7 +130,7 @@ fn bytes_outside_of_the_changed_entries_are_equal() {
 fn a_rewritten_entry_starts_the_same_program_with_the_hosts_variables() {
     let copy = copied(str::to_owned);
     for file in files(copy.path()) {
-        let rewritten = file.rewritten();
+        let rewritten = file.rewritten(None);
         fs::write(&file.place.path, &rewritten.text).unwrap();
     }
     let (before, after) = (files(&fixtures()), files(copy.path()));
@@ -180,7 +181,7 @@ fn a_file_that_its_host_wrote_anew_is_still_turned_back() {
         .into_iter()
         .find(|file| file.place.path.ends_with(".claude.json"))
         .unwrap();
-    let rewritten = file.rewritten().text;
+    let rewritten = file.rewritten(None).text;
     let value: serde_json::Value = serde_json::from_str(&rewritten).unwrap();
     let written_anew = serde_json::to_string_pretty(&value).unwrap();
     let copy = TempDir::new().unwrap();
@@ -291,7 +292,7 @@ fn a_file_of_variables_and_the_text_of_a_file_are_named_and_not_copied() {
     }}});
     assert!(value.means(&expected.into()), "{}", text.whole());
     assert!(
-        files[0].rewritten().text.contains(r#""--env", "FROM_FILE""#),
+        files[0].rewritten(None).text.contains(r#""--env", "FROM_FILE""#),
         "the bridge passes it on"
     );
 }
@@ -338,8 +339,29 @@ fn hostile_files_are_errors_or_have_no_servers_and_never_panic() {
         let read = HostFile::read(&place, &home, PROGRAM);
         assert_eq!(read.is_err(), is_error, "{text}");
         if let Ok(Some(file)) = read {
-            assert_eq!(file.rewritten().text, text, "nothing of it can be rewritten");
+            assert_eq!(file.rewritten(None).text, text, "nothing of it can be rewritten");
             assert_eq!(file.restored().text, text);
         }
     }
+}
+
+#[test]
+fn a_directory_is_written_for_each_server_that_does_not_need_its_hosts_own() {
+    let root = TempDir::new().unwrap();
+    let path = root.path().join("home/.cursor/mcp.json");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let entry = |name: &str, rest: &str| format!("\"{name}\": {{{rest}}}");
+    let servers = [
+        entry("any", r#""command": "npx", "args": ["/x"], "env": {"K": "v"}"#),
+        entry("dot", r#""command": "npx", "args": ["."]"#),
+        entry("root", r#""command": "npx", "args": ["--root=../x"]"#),
+        entry("own", r#""command": "npx", "cwd": "/srv""#),
+        entry("file", r#""command": "bin/server""#),
+    ];
+    fs::write(&path, format!("{{\"mcpServers\": {{{}}}}}", servers.join(","))).unwrap();
+    let file = files(root.path()).remove(0);
+    let rewritten = file.rewritten(Some("/home/sam")).text;
+    assert_eq!(rewritten.matches("--cwd").count(), 1, "{rewritten}");
+    let any = r#"["connect", "--env", "K", "--cwd", "/home/sam", "--", "npx","/x"]"#;
+    assert!(rewritten.contains(any), "{rewritten}");
 }

@@ -15,8 +15,8 @@ use mainstay_login::{
     StoreProtection,
 };
 use mainstay_oauth::{
-    ClientAuthentication, ConfiguredClient, IdentityProvider, OAuthClient, SecretText, SigningKey, SubjectKind,
-    SubjectToken,
+    ClientAuthentication, ConfiguredClient, IdentityProvider, OAuthClient, SecretText, SigningKey,
+    SubjectKind, SubjectToken,
 };
 use serde::Deserialize;
 
@@ -98,10 +98,14 @@ impl ScenarioLogins {
     /// Logs in for a server that asks for it, and waits until the server is tried again.
     pub(crate) async fn log_in_for(&self, server: &Server) -> Result<(), Failed> {
         let status = server.status();
-        let asked = status.last_error.as_ref().and_then(|failure| failure.challenge.clone());
+        let asked = status
+            .last_error
+            .as_ref()
+            .and_then(|failure| failure.challenge.clone());
         self.log_in(asked).await?;
         let back = server.wait_until(BACK_WITHIN, |status| status.reason != Some(Reason::AuthRequired));
-        back.await.ok_or("the login did not bring the server back within a second")?;
+        back.await
+            .ok_or("the login did not bring the server back within a second")?;
         Ok(())
     }
 
@@ -134,6 +138,9 @@ async fn browse(address: &str) -> Result<Fetched, Failed> {
         body: None,
     };
     let page = fetch(get(address), HttpOptions::new()).await?;
-    let location = page.headers.get(LOCATION).ok_or("the address does not redirect")?;
+    let location = page
+        .headers
+        .get(LOCATION)
+        .ok_or("the address does not redirect")?;
     Ok(fetch(get(location.to_str()?), HttpOptions::new()).await?)
 }

@@ -159,9 +159,8 @@ async fn use_all(server: &Server, logins: &Arc<ScenarioLogins>) -> Done {
 /// Calls a tool, and logs in with more scopes if the call needs them.
 async fn call(server: &Server, logins: &ScenarioLogins, name: &str, arguments: &Value) -> Done {
     for _ in 0..LOGINS_LIMIT {
-        let error = match server.call(name, arguments).options(options()).await {
-            Ok(_) => return Ok(()),
-            Err(error) => error,
+        let Err(error) = server.call(name, arguments).options(options()).await else {
+            return Ok(());
         };
         match &error.kind {
             CallErrorKind::AuthRequired { challenge } => {

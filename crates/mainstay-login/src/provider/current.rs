@@ -92,7 +92,8 @@ impl CurrentLogin {
     /// Whether the timer should have renewed the token. It counts no time in which the machine slept.
     pub(super) fn is_overdue(&self, now: SystemTime) -> bool {
         let at = self.renews_at().filter(|_| self.is_renewable());
-        at.and_then(|at| at.checked_add(TIMER_TOLERANCE)).is_some_and(|at| at <= now)
+        at.and_then(|at| at.checked_add(TIMER_TOLERANCE))
+            .is_some_and(|at| at <= now)
     }
 
     /// Whether the token was issued a moment ago, in terms of its life.

@@ -15,20 +15,22 @@ static IN_FLIGHT: LazyLock<watch::Sender<usize>> = LazyLock::new(|| watch::Sende
 /// Cancel safety: dropping it changes nothing.
 pub async fn finish_renewals(within: Duration) -> bool {
     let mut in_flight = IN_FLIGHT.subscribe();
-    timeout(within, in_flight.wait_for(|count| *count == 0)).await.is_ok()
+    timeout(within, in_flight.wait_for(|count| *count == 0))
+        .await
+        .is_ok()
 }
 
 /// Counts a renewal until it is dropped.
-pub(super) struct InFlight(());
+pub(super) struct RenewalInFlight(());
 
-impl InFlight {
+impl RenewalInFlight {
     pub(super) fn begin() -> Self {
         IN_FLIGHT.send_modify(|count| *count += 1);
         Self(())
     }
 }
 
-impl Drop for InFlight {
+impl Drop for RenewalInFlight {
     fn drop(&mut self) {
         IN_FLIGHT.send_modify(|count| *count -= 1);
     }

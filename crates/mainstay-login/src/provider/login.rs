@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE};
 use http::HeaderValue;
+use http::header::{ACCEPT, CONTENT_TYPE};
 use mainstay::transport::HttpOptions;
 use mainstay::transport::http::{Challenge, FetchRequest, fetch};
 use mainstay_oauth::{CompletedLogin, LoginOptions, LoginRecord, pasted_query};
@@ -199,7 +199,10 @@ impl ProviderState {
         let request = FetchRequest {
             url: self.settings.server.to_string(),
             headers: vec![
-                (ACCEPT, HeaderValue::from_static("application/json, text/event-stream")),
+                (
+                    ACCEPT,
+                    HeaderValue::from_static("application/json, text/event-stream"),
+                ),
                 (CONTENT_TYPE, HeaderValue::from_static("application/json")),
             ],
             body: Some(Bytes::from_static(PROBE.as_bytes())),
@@ -224,10 +227,14 @@ impl ProviderState {
         self.save_under_lock(completed).await
     }
 
-    async fn save_under_lock(self: &Arc<Self>, completed: CompletedLogin) -> Result<LoginSummary, LoginFailure> {
+    async fn save_under_lock(
+        self: &Arc<Self>,
+        completed: CompletedLogin,
+    ) -> Result<LoginSummary, LoginFailure> {
         let record = completed.record;
         let summary = LoginSummary::of(&record);
-        let mut login = StoredLogin::new(record, SystemTime::now()).map_err(mainstay_oauth::LoginError::from)?;
+        let mut login =
+            StoredLogin::new(record, SystemTime::now()).map_err(mainstay_oauth::LoginError::from)?;
         let key = self.key.clone();
         let is_automatic = self.settings.grant.is_automatic();
         let saved = on_store(&self.store, move |store| {

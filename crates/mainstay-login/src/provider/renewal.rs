@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::current::CurrentLogin;
-use super::in_flight::InFlight;
+use super::in_flight::RenewalInFlight;
 use super::{ProviderState, lock};
 use crate::blocking::on_store;
 use crate::context::context;
@@ -82,7 +82,7 @@ impl ProviderState {
         let (sender, receiver) = watch::channel(None);
         slot.running = Some(receiver.clone());
         let state = self.clone();
-        let in_flight = InFlight::begin();
+        let in_flight = RenewalInFlight::begin();
         tokio::spawn(async move {
             let _in_flight = in_flight;
             let renewed = state.renew_now(refused).await;
@@ -102,7 +102,9 @@ impl ProviderState {
     /// Arms the timer that renews this token before it expires.
     pub(super) fn renew_before_expiry(self: &Arc<Self>, current: &CurrentLogin) {
         let can_renew = current.is_renewable() || self.settings.grant.is_automatic();
-        let at = current.renews_at().filter(|_| can_renew && current.value().is_some());
+        let at = current
+            .renews_at()
+            .filter(|_| can_renew && current.value().is_some());
         let wait = at.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
         self.arm(wait);
     }
@@ -140,7 +142,9 @@ impl ProviderState {
                 Err(RenewalFailure::NeedsLogin) => None,
                 Err(RenewalFailure::Paused { wait, .. }) => Some(*wait),
                 Err(failure @ (RenewalFailure::Unavailable(_) | RenewalFailure::Store(_))) => {
-                    let pause = FIRST_PAUSE.saturating_mul(1 << slot.failures.min(6)).min(LONGEST_PAUSE);
+                    let pause = FIRST_PAUSE
+                        .saturating_mul(1 << slot.failures.min(6))
+                        .min(LONGEST_PAUSE);
                     slot.failures = slot.failures.saturating_add(1);
                     let until = slot.pause.take().map_or(Instant::now(), |(until, _)| until);
                     let until = until.max(Instant::now() + pause);
@@ -278,6 +282,9 @@ impl ProviderState {
             return Ok(());
         };
         let issuer = read.login.record.issuer.clone();
-        on_store(&self.store, move |store| store.forget_registration(&issuer, &client_id)).await
+        on_store(&self.store, move |store| {
+            store.forget_registration(&issuer, &client_id)
+        })
+        .await
     }
 }

@@ -96,10 +96,7 @@ impl PrivateFolder {
 
 /// Reads a file that only its owner may read.
 pub(super) fn read_private(path: &Path) -> Result<Option<Vec<u8>>, LoginStoreError> {
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(nofollow())
-        .open(path);
+    let opened = OpenOptions::new().read(true).custom_flags(nofollow()).open(path);
     let mut file = match opened {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -161,9 +158,5 @@ fn unsafe_file(path: &Path, fault: &'static str, mode: &'static str) -> LoginSto
 
 pub(super) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LoginStoreError {
     let path = path.to_owned();
-    move |source| LoginStoreError::Io {
-        action,
-        path,
-        source,
-    }
+    move |source| LoginStoreError::Io { action, path, source }
 }

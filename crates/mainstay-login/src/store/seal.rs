@@ -106,7 +106,8 @@ impl Sealer {
         let nonce = Nonce::try_assume_unique_for_key(&nonce).map_err(|_unspecified| not_sealed())?;
         let mut sealed = STANDARD.decode(&file.sealed).map_err(|_error| not_sealed())?;
         let opened = key.open_in_place(nonce, Aad::from(name.as_bytes()), &mut sealed);
-        let opened = opened.map_err(|_unspecified| "the key does not fit, or the file was changed".to_owned())?;
+        let opened =
+            opened.map_err(|_unspecified| "the key does not fit, or the file was changed".to_owned())?;
         Ok(opened.to_vec())
     }
 }
@@ -129,11 +130,7 @@ pub(super) struct ProtectionNote {
 impl ProtectionNote {
     pub(super) const NAME: &'static str = "protection";
 
-    pub(super) fn check(
-        bytes: &[u8],
-        wanted: &StoreProtection,
-        place: &Path,
-    ) -> Result<(), LoginStoreError> {
+    pub(super) fn check(bytes: &[u8], wanted: &StoreProtection, place: &Path) -> Result<(), LoginStoreError> {
         let note: Option<Self> = serde_json::from_slice(bytes).ok();
         let written = note.map_or_else(|| "unknown".to_owned(), |note| note.protection);
         if written == wanted.as_str() {

@@ -14,9 +14,9 @@ use tokio::sync::watch;
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A watch for changes of a store.
-pub struct StoreWatch(Source);
+pub struct StoreWatch(ChangeSource);
 
-enum Source {
+enum ChangeSource {
     Reported(watch::Receiver<u64>),
     Looking(Duration),
 }
@@ -24,7 +24,7 @@ enum Source {
 impl StoreWatch {
     /// A watch that ends a wait after each interval, whether or not something changed.
     pub fn looking_every(interval: Duration) -> Self {
-        Self(Source::Looking(interval))
+        Self(ChangeSource::Looking(interval))
     }
 
     /// Waits until something may have changed.
@@ -33,12 +33,12 @@ impl StoreWatch {
     pub fn changed(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
             match &mut self.0 {
-                Source::Reported(changes) => {
+                ChangeSource::Reported(changes) => {
                     if changes.changed().await.is_err() {
                         tokio::time::sleep(LOOK_INTERVAL).await;
                     }
                 }
-                Source::Looking(interval) => tokio::time::sleep(*interval).await,
+                ChangeSource::Looking(interval) => tokio::time::sleep(*interval).await,
             }
         })
     }
@@ -55,7 +55,7 @@ pub(super) struct DirectoryWatcher {
 impl DirectoryWatcher {
     pub(super) fn watch(&self) -> StoreWatch {
         match &self.changes {
-            Some(changes) => StoreWatch(Source::Reported(changes.clone())),
+            Some(changes) => StoreWatch(ChangeSource::Reported(changes.clone())),
             None => StoreWatch::looking_every(LOOK_INTERVAL),
         }
     }

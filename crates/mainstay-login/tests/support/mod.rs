@@ -39,7 +39,8 @@ impl ProtectedServer {
     /// `cargo test` may skip.
     pub(crate) fn start(token_seconds: u32) -> Option<Self> {
         let authorization_server = mainstay_partner::partners()?.authorization_server;
-        let authorization_server = authorization_server.expect("run `cargo xtask partners`: it is newer than the last run");
+        let authorization_server =
+            authorization_server.expect("run `cargo xtask partners`: it is newer than the last run");
         let mut child = Command::new(&authorization_server.command)
             .args(&authorization_server.args)
             .arg(token_seconds.to_string())
@@ -50,7 +51,9 @@ impl ProtectedServer {
             .expect("the authorization server starts");
         let mut line = String::new();
         let stdout = child.stdout.as_mut().expect("piped");
-        BufReader::new(stdout).read_line(&mut line).expect("it says where it listens");
+        BufReader::new(stdout)
+            .read_line(&mut line)
+            .expect("it says where it listens");
         let listening: Listening = serde_json::from_str(&line).expect("as JSON");
         Some(Self {
             child,
@@ -102,7 +105,10 @@ pub(crate) fn provider(server: &ProtectedServer, store: &Arc<dyn LoginStore>) ->
 
 /// Logs in as a person who agrees to everything.
 pub(crate) async fn log_in(provider: &LoginProvider) -> LoginSummary {
-    let mut login = provider.login(LoginRequest::default()).await.expect("a login begins");
+    let mut login = provider
+        .login(LoginRequest::default())
+        .await
+        .expect("a login begins");
     let LoginPrompt::Browse(address) = login.prompt() else {
         panic!("a browser is needed: {:?}", login.prompt());
     };
@@ -121,7 +127,10 @@ pub(crate) struct Page {
 impl Page {
     fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let is_meant = move |(known, _): &&(String, String)| known.eq_ignore_ascii_case(name);
-        self.headers.iter().filter(is_meant).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .filter(is_meant)
+            .map(|(_, value)| value.as_str())
     }
 }
 
@@ -151,7 +160,10 @@ async fn get(url: &Url, cookies: &[(String, String)]) -> Page {
     let authority = &url[Position::BeforeHost..Position::AfterPort];
     let path = &url[Position::BeforePath..Position::AfterQuery];
     let mut request = format!("GET {path} HTTP/1.0\r\nhost: {authority}\r\n");
-    let sent: Vec<String> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let sent: Vec<String> = cookies
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
     if !sent.is_empty() {
         request += &format!("cookie: {}\r\n", sent.join("; "));
     }
@@ -162,11 +174,16 @@ async fn get(url: &Url, cookies: &[(String, String)]) -> Page {
     stream.read_to_string(&mut answer).await.expect("an answer");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
     let mut lines = head.lines();
-    let status = lines.next().and_then(|line| line.split(' ').nth(1)).expect("a status");
+    let status = lines
+        .next()
+        .and_then(|line| line.split(' ').nth(1))
+        .expect("a status");
     let headers = lines.filter_map(|line| line.split_once(": "));
     Page {
         status: status.parse().expect("a number"),
-        headers: headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        headers: headers
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
         body: body.to_owned(),
     }
 }

@@ -1,8 +1,8 @@
 //! Truncated, damaged and random input: typed errors, no panic.
 
 use mainstay_oauth::{
-    AddressRules, AuthorizationServerMetadata, HttpResponse, Login, LoginGrant, LoginOptions,
-    LoginStep, ResourceMetadata, pasted_query,
+    AddressRules, AuthorizationServerMetadata, HttpResponse, Login, LoginGrant, LoginOptions, LoginStep,
+    ResourceMetadata, pasted_query,
 };
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Reading the catalog of fifty servers with twenty tools each, while nobody and while somebody writes it.
+//! Reads the catalog of fifty servers with twenty tools each, without and with concurrent writers.
 
 use std::hint::black_box;
 use std::sync::mpsc;
@@ -35,13 +35,13 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<RatioRow>> {
     let rows = vec![
         pair(&still.fleet, &written.fleet, rounds, load).row(
             "catalog, load",
-            "nobody writes",
+            "no writer",
             "two servers write",
             None,
         ),
         pair(&still.fleet, &written.fleet, rounds, find).row(
             "catalog, load and find a tool",
-            "nobody writes",
+            "no writer",
             "two servers write",
             None,
         ),

@@ -1,7 +1,7 @@
-//! Two ways to do a thing, timed in turn.
+//! Compares two sides by timing them in turn.
 //!
-//! Small batches alternate, so that whatever else the machine does meets both sides alike; the median over all of them
-//! leaves out those that were interrupted.
+//! Small batches alternate, so that other load on the machine affects both sides alike. The median leaves out batches that
+//! were interrupted.
 
 use std::time::{Duration, Instant};
 

@@ -25,7 +25,7 @@ use std::error::Error;
 
 use report::RatioRow;
 
-/// Any of the many errors on the way: a benchmark that meets one has no figure.
+/// Any error of a benchmark: it then has no figure.
 type Fallible<T = ()> = Result<T, Box<dyn Error>>;
 
 /// How much is measured.

@@ -73,7 +73,7 @@ async fn recover(server: &Server) -> Fallible<Duration> {
     let pid = server.status().pid.and_then(Pid::from_raw).ok_or("it runs")?;
     let killed = Instant::now();
     kill_process(pid, Signal::KILL)?;
-    // Whichever way the call meets the death of its server, it is answered by the next one: its tool only reads.
+    // However the call fails with its server, the next generation answers it: its tool only reads.
     call(server).await?;
     Ok(killed.elapsed())
 }

@@ -1,10 +1,10 @@
 //! Large payloads are taken apart on threads that may block, and never on the runtime's own.
 
-use std::sync::mpsc;
 use std::time::Duration;
 
 use mainstay::config::ToolView;
 use mainstay::{CallOptions, Server};
+use mainstay_testkit::blocking::{BusyThread, with_one_blocking_thread};
 use mainstay_testkit::{AnswerFault, Fault, Rule, Script, Step};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -16,31 +16,6 @@ const LARGE: usize = 2 * mainstay::gateway::message::INLINE_LIMIT;
 
 /// How long the one thread that may block is kept busy, to see that what needs it waits for it.
 const KEPT_BUSY: Duration = Duration::from_millis(300);
-
-/// Runs a test on a runtime that has one thread that may block.
-fn with_one_blocking_thread(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(1)
-        .build()
-        .unwrap();
-    runtime.block_on(test);
-}
-
-/// Keeps the one thread that may block busy until it is dropped.
-struct Busy {
-    _release: mpsc::Sender<()>,
-}
-
-impl Busy {
-    fn start() -> Self {
-        let (release, released) = mpsc::channel();
-        tokio::task::spawn_blocking(move || {
-            let _ = released.recv();
-        });
-        Self { _release: release }
-    }
-}
 
 async fn call(server: &Server, tool: &str, arguments: &Value) -> bool {
     let options = CallOptions::default().timeout(LONG);
@@ -56,7 +31,7 @@ fn large_parameters_and_large_results_wait_for_a_thread_that_may_block_and_small
         connected(&server).await;
         let (small, large) = (json!({ "key": "k" }), json!({ "key": "k".repeat(LARGE) }));
 
-        let busy = Busy::start();
+        let busy = BusyThread::start();
         assert!(call(&server, "echo", &small).await);
         for (tool, arguments) in [("echo", &large), ("pid", &small)] {
             let early = timeout(KEPT_BUSY, call(&server, tool, arguments)).await;
@@ -71,7 +46,7 @@ fn large_parameters_and_large_results_wait_for_a_thread_that_may_block_and_small
 #[test]
 fn a_large_listing_waits_for_a_thread_that_may_block_and_a_small_one_does_not() {
     with_one_blocking_thread(async {
-        let busy = Busy::start();
+        let busy = BusyThread::start();
         let small = Memory::new(Script::new());
         let (_fleet, server) = fleet_of(small.config("small"));
         connected(&server).await;
@@ -103,7 +78,7 @@ fn another_view_of_a_large_catalog_is_prepared_by_a_thread_that_may_block() {
         assert!(fleet.catalog().tool("large__t").is_some());
 
         let mut changes = fleet.catalog_reader();
-        let busy = Busy::start();
+        let busy = BusyThread::start();
         let renamed = memory.config("large").tools(ToolView::default().rename("t", "u"));
         fleet.apply([renamed.build().unwrap()]).await;
         assert!(

@@ -1,4 +1,4 @@
-//! The least server there can be: it finds the id of a message, and parses nothing.
+//! The smallest possible server: it finds the id of a message, and parses nothing.
 
 use std::io::{BufRead, Write};
 use std::ops::Range;
@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::{Fallible, runtime};
 
-/// Is a server on standard input and output.
+/// Runs the server on standard input and output.
 pub(super) fn stdio(result: usize) -> Fallible {
     let echo = Bare::new(result);
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
@@ -38,7 +38,7 @@ pub(super) enum AnswerStyle {
     Events,
 }
 
-/// Is a server over HTTP, until it is killed.
+/// Runs the server over HTTP until it is killed.
 pub(super) fn http(result: usize, style: AnswerStyle) -> Fallible {
     runtime()?.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;

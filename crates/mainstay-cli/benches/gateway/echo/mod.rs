@@ -52,7 +52,7 @@ impl Echo {
         Self { after_ms, ..self }
     }
 
-    /// The words that make this program such a server.
+    /// The arguments that make this program such a server.
     pub(crate) fn arguments(self) -> Vec<String> {
         let kind = match self.kind {
             EchoKind::Rmcp => "rmcp",
@@ -71,7 +71,7 @@ impl Echo {
             .collect()
     }
 
-    /// What this program is to be, if these words say so.
+    /// The server that these arguments ask for, if they do.
     pub(crate) fn from_arguments(words: &[&str]) -> Option<Fallible<Self>> {
         let [WORD, kind, way, result, after_ms] = words else {
             return None;
@@ -96,7 +96,7 @@ impl Echo {
         Some(read())
     }
 
-    /// Is this server, until its client goes or it is killed.
+    /// Runs this server until its client disconnects or it is killed.
     pub(crate) fn run(self) -> Fallible {
         std::thread::sleep(std::time::Duration::from_millis(self.after_ms));
         match (self.kind, self.way) {

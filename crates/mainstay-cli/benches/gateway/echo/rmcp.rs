@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{Fallible, runtime};
 
-/// Is a server on standard input and output.
+/// Runs the server on standard input and output.
 pub(super) fn stdio(result: usize) -> Fallible {
     runtime()?.block_on(async {
         let server = EchoServer::new(result);
@@ -19,7 +19,7 @@ pub(super) fn stdio(result: usize) -> Fallible {
     })
 }
 
-/// Is a server over HTTP, until it is killed.
+/// Runs the server over HTTP until it is killed.
 pub(super) fn http(result: usize) -> Fallible {
     runtime()?.block_on(async { Ok(mainstay_partner::serve_http(0, move || EchoServer::new(result)).await?) })
 }

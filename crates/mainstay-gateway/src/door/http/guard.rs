@@ -167,7 +167,7 @@ pub(super) fn preflight(head: &Parts) -> Option<Response<ResponseBody>> {
     }
     let mut response = empty(StatusCode::NO_CONTENT);
     let headers = response.headers_mut();
-    let methods = HeaderValue::from_static("GET, POST, PUT, DELETE");
+    let methods = HeaderValue::from_static("GET, POST, PATCH, DELETE");
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_AGE);
     if let Some(wanted) = head.headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {

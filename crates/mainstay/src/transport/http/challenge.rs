@@ -35,10 +35,10 @@ impl Challenge {
         }
         let mut found: Option<Self> = None;
         let mut in_bearer = false;
-        for item in Items(header) {
+        for item in ChallengeItems(header) {
             match item {
-                Item::Scheme(_) if found.is_some() => break,
-                Item::Scheme(scheme) => {
+                ChallengeItem::Scheme(_) if found.is_some() => break,
+                ChallengeItem::Scheme(scheme) => {
                     in_bearer = scheme.eq_ignore_ascii_case("bearer");
                     if in_bearer {
                         found = Some(Self {
@@ -47,10 +47,10 @@ impl Challenge {
                         });
                     }
                 }
-                Item::Parameter(name, value) if in_bearer => {
+                ChallengeItem::Parameter(name, value) if in_bearer => {
                     found.get_or_insert_default().set(name, value);
                 }
-                Item::Parameter(..) => {}
+                ChallengeItem::Parameter(..) => {}
             }
         }
         found
@@ -75,22 +75,23 @@ impl Challenge {
 
 /// Whether a text has only the characters of a scope (RFC 6749 section 3.3).
 fn is_scope(text: &str) -> bool {
-    text.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e))
+    text.bytes()
+        .all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e))
 }
 
 /// A part of a header with challenges: `Scheme name=value, name="value", Scheme …`.
-enum Item<'a> {
+enum ChallengeItem<'a> {
     Scheme(&'a str),
     Parameter(&'a str, String),
 }
 
 /// The unread rest of a header.
-struct Items<'a>(&'a str);
+struct ChallengeItems<'a>(&'a str);
 
-impl<'a> Iterator for Items<'a> {
-    type Item = Item<'a>;
+impl<'a> Iterator for ChallengeItems<'a> {
+    type Item = ChallengeItem<'a>;
 
-    fn next(&mut self) -> Option<Item<'a>> {
+    fn next(&mut self) -> Option<ChallengeItem<'a>> {
         let rest = self.0.trim_start_matches([' ', '\t', ',', '=', '"']);
         if rest.is_empty() {
             return None;
@@ -99,7 +100,7 @@ impl<'a> Iterator for Items<'a> {
         let (word, behind) = rest.split_at(end);
         let Some(value) = behind.trim_start_matches([' ', '\t']).strip_prefix('=') else {
             self.0 = behind;
-            return Some(Item::Scheme(word));
+            return Some(ChallengeItem::Scheme(word));
         };
         let value = value.trim_start_matches([' ', '\t']);
         let (value, behind) = match value.strip_prefix('"') {
@@ -110,7 +111,7 @@ impl<'a> Iterator for Items<'a> {
             }
         };
         self.0 = behind;
-        Some(Item::Parameter(word, value))
+        Some(ChallengeItem::Parameter(word, value))
     }
 }
 
@@ -189,7 +190,11 @@ mod tests {
             "\"\"\"",
         ] {
             let asked = Challenge::parse([header]);
-            assert_eq!((asked.scopes, asked.error, asked.resource_metadata), (vec![], None, None), "{header}");
+            assert_eq!(
+                (asked.scopes, asked.error, asked.resource_metadata),
+                (vec![], None, None),
+                "{header}"
+            );
         }
         assert_eq!(Challenge::parse([]), Challenge::default());
     }

@@ -24,12 +24,15 @@ mod param_headers;
 pub use challenge::Challenge;
 #[cfg(feature = "http")]
 pub use client::{
-    AddressCheck, FETCH_BODY_LIMIT, FETCH_TIMEOUT, FetchRequest, Fetched, Http, HttpConnector, HttpOptions, fetch,
+    AddressCheck, FETCH_BODY_LIMIT, FETCH_TIMEOUT, FetchRequest, Fetched, Http, HttpConnector, HttpOptions,
+    fetch,
 };
 #[cfg(feature = "http")]
 pub(crate) use client::{address, check_certificate, check_key, check_roots, header, is_loopback};
 pub use config_error::HttpConfigError;
-pub use credentials::{Authorizing, BearerToken, Changing, CredentialRefusal, CredentialSource, Credentials, Refusing};
+pub use credentials::{
+    Authorizing, BearerToken, Changing, CredentialRefusal, CredentialSource, Credentials, Refusing,
+};
 pub use failure::{HttpFailure, HttpStage};
 pub use param_headers::ParamHeaders;
 

@@ -41,11 +41,17 @@ pub(super) fn read(
         set(&mut config.client_id, text(own.get("CLIENT_ID"), context, report));
         let secret = text(own.get("CLIENT_SECRET"), context, report);
         set(&mut config.client_secret, secret.map(Into::into));
-        set(&mut config.scopes, own.get("scopes").and_then(|field| scopes(field, report)));
+        set(
+            &mut config.scopes,
+            own.get("scopes").and_then(|field| scopes(field, report)),
+        );
     }
     // Codex, and VS Code's forks.
     for key in ["oauth_scopes", "scopes"] {
-        set(&mut config.scopes, fields.get(key).and_then(|field| scopes(field, report)));
+        set(
+            &mut config.scopes,
+            fields.get(key).and_then(|field| scopes(field, report)),
+        );
     }
     if let Some(resource) = text(fields.get("oauth_resource"), context, report)
         && config.resource == OAuthResource::Published
@@ -76,7 +82,10 @@ fn object_of(
         text(own.get("client_secret"), context, report).map(Into::into),
     );
     for key in ["scopes", "scope"] {
-        set(&mut config.scopes, own.get(key).and_then(|field| scopes(field, report)));
+        set(
+            &mut config.scopes,
+            own.get(key).and_then(|field| scopes(field, report)),
+        );
     }
     if let Some(field) = own.get("resource") {
         config.resource = match field.value() {
@@ -85,7 +94,10 @@ fn object_of(
         };
     }
     for key in ["redirect_port", "callback_port"] {
-        set(&mut config.redirect_port, own.get(key).and_then(|field| port(field, report)));
+        set(
+            &mut config.redirect_port,
+            own.get(key).and_then(|field| port(field, report)),
+        );
     }
     if let Some(field) = own.get("grant")
         && let Some(name) = field.text(report)
@@ -95,7 +107,10 @@ fn object_of(
             None => {
                 let meant = nearest(name, OAuthGrant::NAMES.iter().copied()).unwrap_or(OAuthGrant::NAMES[0]);
                 let fix = format!("one of {}; did you mean {meant:?}?", OAuthGrant::NAMES.join(", "));
-                field.error(report, ProblemText::new(format!("{} is no grant", quoted(name)), fix));
+                field.error(
+                    report,
+                    ProblemText::new(format!("{} is no grant", quoted(name)), fix),
+                );
             }
         }
     }
@@ -118,12 +133,14 @@ fn check(own: &FieldSet<'_>, config: &OAuthConfig, report: &mut ProblemReport<'_
     };
     let lacks = match config.grant {
         OAuthGrant::Person => None,
-        OAuthGrant::ClientCredentials if config.client_id.is_none() => {
-            Some((r#"this grant needs a client"#, r#"write its "client_id", and "client_secret_env" or "private_key""#))
-        }
-        OAuthGrant::JwtBearer if config.assertion_file.is_none() => {
-            Some((r#"this grant needs the workload's token"#, r#"name its file in "assertion_file""#))
-        }
+        OAuthGrant::ClientCredentials if config.client_id.is_none() => Some((
+            r#"this grant needs a client"#,
+            r#"write its "client_id", and "client_secret_env" or "private_key""#,
+        )),
+        OAuthGrant::JwtBearer if config.assertion_file.is_none() => Some((
+            r#"this grant needs the workload's token"#,
+            r#"name its file in "assertion_file""#,
+        )),
         OAuthGrant::ClientCredentials | OAuthGrant::JwtBearer => None,
     };
     if let Some((message, fix)) = lacks {
@@ -138,10 +155,18 @@ fn set<T>(place: &mut Option<T>, value: Option<T>) {
     }
 }
 
-fn text(field: Option<&Field<'_>>, context: &EntryContext<'_>, report: &mut ProblemReport<'_>) -> Option<String> {
+fn text(
+    field: Option<&Field<'_>>,
+    context: &EntryContext<'_>,
+    report: &mut ProblemReport<'_>,
+) -> Option<String> {
     let field = field?;
     let written = field.text(report)?;
-    Some(expanded(field, written, &context.variables, report)?.value().to_owned())
+    Some(
+        expanded(field, written, &context.variables, report)?
+            .value()
+            .to_owned(),
+    )
 }
 
 /// Scopes as a list, or as one text with spaces.
@@ -150,7 +175,9 @@ fn scopes(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option<Vec<Strin
         return Some(text.split_ascii_whitespace().map(str::to_owned).collect());
     }
     let items = field.items(report)?;
-    let read = items.iter().filter_map(|item| item.text(report).map(str::to_owned));
+    let read = items
+        .iter()
+        .filter_map(|item| item.text(report).map(str::to_owned));
     Some(read.collect())
 }
 

@@ -89,6 +89,7 @@ fn is_of_address(key: &str) -> bool {
         "unix_socket",
         "connect_timeout",
         "first_byte_timeout",
+        "oauth",
     ];
     keys.contains(&key)
 }
@@ -134,7 +135,7 @@ fn is_beyond_a_schema(path: &[&str], value: &Value) -> bool {
     match (path, value) {
         // An address, a program and a variable must be one; a new name has an alphabet.
         (["command" | "url" | "bearer_token_env" | "cwd" | "unix_socket"], Value::String(_)) => true,
-        (["tls", ..], Value::String(_)) => true,
+        (["tls" | "oauth", ..], Value::String(_)) => true,
         (["tools", "rename"], Value::Object(_)) => true,
         // A table with nothing but unknown keys is compared key by key.
         (_, Value::Object(_)) => false,

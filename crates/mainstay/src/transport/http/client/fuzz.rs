@@ -135,7 +135,9 @@ pub fn challenge(input: &[u8]) {
     }
     let mut scopes: Vec<&str> = Vec::new();
     for scope in scope.split_ascii_whitespace() {
-        let is_scope = scope.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\'));
+        let is_scope = scope
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\'));
         if is_scope && !scopes.contains(&scope) {
             scopes.push(scope);
         }

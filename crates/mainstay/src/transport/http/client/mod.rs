@@ -37,7 +37,8 @@ pub use fetch::{FETCH_BODY_LIMIT, FETCH_TIMEOUT, FetchRequest, Fetched, fetch};
 pub use options::{AddressCheck, HttpOptions};
 
 use super::{
-    Challenge, CredentialRefusal, Credentials, HttpConfigError, HttpFailure, HttpStage, ParamHeaders, ReconnectBackoff, fraction,
+    Challenge, CredentialRefusal, Credentials, HttpConfigError, HttpFailure, HttpStage, ParamHeaders,
+    ReconnectBackoff, fraction,
 };
 use crate::transport::{Connecting, Connector, Inbound, Outbound, Transport};
 pub(crate) use endpoint::{Endpoint, address, is_loopback};

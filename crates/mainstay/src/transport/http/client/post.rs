@@ -88,11 +88,7 @@ pub(super) async fn ask<'a>(
     }
 }
 
-async fn renewed(
-    transport: &StreamableHttp,
-    frame: &Frame,
-    refusal: &CredentialRefusal,
-) -> Option<Outgoing> {
+async fn renewed(transport: &StreamableHttp, frame: &Frame, refusal: &CredentialRefusal) -> Option<Outgoing> {
     let headers = transport.body_headers(frame.bytes()).await;
     transport.renewed(frame, headers, refusal).await
 }

@@ -1,0 +1,131 @@
+//! `mainstay events`: what happened, and who did what.
+
+use std::time::Duration;
+
+use anyhow::anyhow;
+use mainstay_control::api::{EventMessage, EventRecord, LagMarker};
+use mainstay_control::{ControlClient, ControlError, EventStream};
+use tokio::time::{Instant, sleep};
+
+use super::documents::{EventLine, LagLine};
+use super::{EventsArgs, failed, say, with_daemon};
+use crate::exit::{CommandFailure, Done, Exit};
+use crate::output::{Screen, Text};
+
+/// How long a daemon that ended may take to come back: one that is replaced finishes its calls first.
+const RETURN_LIMIT: Duration = Duration::from_secs(60);
+
+/// How often it is looked for meanwhile.
+const RETURN_INTERVAL: Duration = Duration::from_millis(250);
+
+pub(crate) fn run(arguments: &EventsArgs, screen: &Screen) -> Done {
+    with_daemon(async |client| {
+        let server = arguments.server.as_deref();
+        if let Some(name) = server {
+            // So that a name that is wrong is said, and not waited for.
+            client.server(name).await.map_err(failed)?;
+        }
+        let last = usize::try_from(arguments.last).unwrap_or(usize::MAX);
+        if !arguments.follow {
+            let page = client.last_events(server, last).await.map_err(failed)?;
+            for event in &page.events {
+                print(arguments.json, event, screen)?;
+            }
+            return Ok(Exit::Success);
+        }
+        let mut following = Following::from_tail(client, server, last).await?;
+        loop {
+            match following.next().await? {
+                EventMessage::Event(event) => print(arguments.json, &event, screen)?,
+                EventMessage::Lagged(marker) => print_lag(arguments.json, &marker, screen)?,
+            }
+        }
+    })
+}
+
+fn print(is_json: bool, event: &EventRecord, screen: &Screen) -> Result<(), CommandFailure> {
+    let mut line = match is_json {
+        true => Text::object(&EventLine::new(event)),
+        false => say::event(event, screen.out),
+    };
+    line.push("\n");
+    screen.print(line)
+}
+
+fn print_lag(is_json: bool, marker: &LagMarker, screen: &Screen) -> Result<(), CommandFailure> {
+    if is_json {
+        let mut line = Text::object(&LagLine::new(marker));
+        line.push("\n");
+        return screen.print(line);
+    }
+    screen.warning(say::lag(marker));
+    Ok(())
+}
+
+/// Events as they happen, across restarts of the daemon.
+pub(super) struct Following<'a> {
+    client: &'a ControlClient,
+    server: Option<&'a str>,
+    stream: EventStream,
+    last_id: Option<String>,
+}
+
+impl<'a> Following<'a> {
+    /// From so many before the last on.
+    pub(super) async fn from_tail(
+        client: &'a ControlClient,
+        server: Option<&'a str>,
+        tail: usize,
+    ) -> Result<Self, CommandFailure> {
+        let stream = client.events(server, tail).await.map_err(failed)?;
+        Ok(Self {
+            client,
+            server,
+            stream,
+            last_id: None,
+        })
+    }
+
+    /// From now on.
+    pub(super) async fn from_now(
+        client: &'a ControlClient,
+        server: Option<&'a str>,
+    ) -> Result<Self, CommandFailure> {
+        Self::from_tail(client, server, 0).await
+    }
+
+    /// The next event. If the daemon ends, it is waited for: it may be replaced.
+    pub(super) async fn next(&mut self) -> Result<EventMessage, CommandFailure> {
+        loop {
+            match self.stream.next().await {
+                Some(Ok(message)) => {
+                    if let Some(id) = self.stream.last_id() {
+                        self.last_id = Some(id.to_owned());
+                    }
+                    return Ok(message);
+                }
+                Some(Err(error @ ControlError::BadAnswer(_))) => return Err(failed(error)),
+                Some(Err(_)) | None => self.resume().await?,
+            }
+        }
+    }
+
+    async fn resume(&mut self) -> Result<(), CommandFailure> {
+        let deadline = Instant::now() + RETURN_LIMIT;
+        loop {
+            let opened = match &self.last_id {
+                Some(id) => self.client.events_after(self.server, id).await,
+                None => self.client.events(self.server, 0).await,
+            };
+            match opened {
+                Ok(stream) => {
+                    self.stream = stream;
+                    return Ok(());
+                }
+                Err(error @ ControlError::Problem(_)) => return Err(failed(error)),
+                Err(_) if Instant::now() < deadline => sleep(RETURN_INTERVAL).await,
+                Err(_) => return Err(CommandFailure::failed(anyhow!("the daemon has ended"))),
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Commands to the daemon that runs: what its servers do, and what they are to do.
+//!
+//! They speak the control API on the daemon's socket and start nothing. `show` and `say` turn the API's types into text for
+//! a person; `documents` are what a script sees.
+
+mod args;
+mod documents;
+mod events;
+mod logs;
+mod orders;
+mod reload;
+mod say;
+mod sessions;
+mod show;
+mod status;
+
+use std::env;
+use std::io::ErrorKind;
+
+use anyhow::anyhow;
+use mainstay_control::api::{ActorKind, ApiProblem, ConfigProblem, ProblemKind};
+use mainstay_control::{ControlClient, ControlError};
+use mainstay_daemon::RuntimeDirectory;
+use tokio::runtime::Builder;
+
+pub(crate) use args::{
+    DisableArgs, EnableArgs, EventsArgs, LogsArgs, ReloadArgs, RestartArgs, SessionsArgs, StatusArgs,
+};
+pub(crate) use documents::{OutputName, schema_of};
+pub(crate) use events::run as events;
+pub(crate) use logs::run as logs;
+pub(crate) use orders::{disable, enable, restart};
+pub(crate) use reload::run as reload;
+pub(crate) use say::{changes, names};
+pub(crate) use sessions::run as sessions;
+pub(crate) use status::run as status;
+
+use crate::exit::{CommandFailure, Done};
+
+const NO_DAEMON: &str = "no daemon runs: start one with `mainstay daemon start`; `mainstay check` looks at the servers of \
+                         the configuration without one";
+
+/// Asks the daemon of this user.
+fn with_daemon(work: impl AsyncFnOnce(&ControlClient) -> Done) -> Done {
+    let directory = RuntimeDirectory::find(|name| env::var_os(name)).map_err(CommandFailure::failed)?;
+    let client = ControlClient::unix(directory.socket()).via(ActorKind::Command);
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(CommandFailure::failed)?;
+    runtime.block_on(work(&client))
+}
+
+/// What a failed request means for the person who made it.
+fn failed(error: ControlError) -> CommandFailure {
+    match error {
+        ControlError::Unreachable(error)
+            if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
+        {
+            CommandFailure::failed(anyhow!(NO_DAEMON))
+        }
+        ControlError::Problem(problem) => refused(&problem),
+        other => CommandFailure::failed(
+            anyhow::Error::new(other)
+                .context("the daemon did not answer; `mainstay daemon status` says whether it runs"),
+        ),
+    }
+}
+
+fn refused(problem: &ApiProblem) -> CommandFailure {
+    let mut said: Vec<String> = problem.problems.iter().map(in_place).collect();
+    let mut title = problem.title.clone();
+    if let Some(place) = problem.place.as_deref().filter(|place| !title.contains(*place)) {
+        title = format!("{place}: {title}");
+    }
+    said.push(match (&problem.remedy, problem.nearest.first()) {
+        (Some(remedy), _) => format!("{title}; {remedy}"),
+        (None, Some(nearest)) => format!("{title}; did you mean {nearest:?}?"),
+        (None, None) => title,
+    });
+    let error = anyhow!(said.join("\n"));
+    match problem.kind {
+        ProblemKind::UnknownServer | ProblemKind::BadRequest | ProblemKind::InvalidConfiguration => {
+            CommandFailure::usage(error)
+        }
+        _ => CommandFailure::failed(error),
+    }
+}
+
+/// A problem of a configuration: `mcp.json:3:5: mcpServers.x: what is wrong; what helps`.
+fn in_place(problem: &ConfigProblem) -> String {
+    let mut said = String::new();
+    if let Some(file) = &problem.file {
+        said.push_str(file);
+        if let (Some(line), Some(column)) = (problem.line, problem.column) {
+            said.push_str(&format!(":{line}:{column}"));
+        }
+        said.push_str(": ");
+    }
+    if let Some(key) = &problem.key {
+        said.push_str(&format!("{key}: "));
+    }
+    said.push_str(&problem.message);
+    if let Some(fix) = &problem.fix {
+        said.push_str(&format!("; {fix}"));
+    }
+    said
+}

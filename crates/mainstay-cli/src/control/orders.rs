@@ -1,0 +1,56 @@
+//! `mainstay restart`, `enable` and `disable`: orders to the daemon's servers.
+
+use mainstay_control::api::{ServerStatus, StateName};
+use mainstay_control::{ControlClient, ControlError};
+
+use super::say::word;
+use super::{DisableArgs, EnableArgs, RestartArgs, failed, with_daemon};
+use crate::exit::{Done, Exit};
+use crate::output::{Screen, plain, text};
+
+pub(crate) fn restart(arguments: &RestartArgs, screen: &Screen) -> Done {
+    order(&arguments.servers, screen, &async |client, server| {
+        client.restart(server).await
+    })
+}
+
+pub(crate) fn enable(arguments: &EnableArgs, screen: &Screen) -> Done {
+    order(&arguments.servers, screen, &async |client, server| {
+        client.enable(server).await
+    })
+}
+
+pub(crate) fn disable(arguments: &DisableArgs, screen: &Screen) -> Done {
+    order(&arguments.servers, screen, &async |client, server| {
+        client.disable(server).await
+    })
+}
+
+/// Gives the order to each server. One that does not take it does not keep the others from it; the last failure is the
+/// result.
+fn order(
+    servers: &[String],
+    screen: &Screen,
+    give: &impl AsyncFn(&ControlClient, &str) -> Result<ServerStatus, ControlError>,
+) -> Done {
+    with_daemon(async |client| {
+        let mut result = Ok(Exit::Success);
+        for server in servers {
+            match give(client, server).await {
+                Ok(status) => {
+                    let next = match status.state {
+                        StateName::Connected | StateName::Disabled => "",
+                        _ => "; `mainstay status` shows how it goes on",
+                    };
+                    screen.note(text!("{} is {}{}", plain(server), word(status.state), next));
+                }
+                Err(error) => {
+                    if let Err(before) = std::mem::replace(&mut result, Err(failed(error))) {
+                        screen.error(crate::output::Text::lines(&format!("{:#}", before.error)));
+                    }
+                }
+            }
+        }
+        result
+    })
+}

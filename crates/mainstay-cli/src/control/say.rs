@@ -1,0 +1,207 @@
+//! Times, states and events in words.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mainstay_control::api::{
+    Actor, ActorKind, EventDetail, EventRecord, FailureDocument, LagMarker, LagReason, ReloadReport,
+    StateName,
+};
+
+use crate::log;
+use crate::output::{Ink, Paint, Text, count, plain, span, text};
+
+/// How many names of servers one line holds.
+const MAX_NAMES: usize = 12;
+
+/// The time now, as the API counts it.
+pub(super) fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// How long ago this was, or how long until then.
+pub(super) fn between(one_ms: u64, other_ms: u64) -> Text {
+    let time = Duration::from_millis(one_ms.abs_diff(other_ms));
+    // Tenths of a second are no news here, and would flicker.
+    match time.as_secs() {
+        seconds @ 1..=59 => text!("{} s", seconds),
+        0 => "a moment".into(),
+        _ => span(time),
+    }
+}
+
+/// A moment as a clock shows it.
+pub(super) fn moment(at_ms: u64) -> Text {
+    log::stamp(UNIX_EPOCH + Duration::from_millis(at_ms))
+}
+
+/// A state as one word.
+pub(super) fn word(state: StateName) -> &'static str {
+    match state {
+        StateName::Disabled => "disabled",
+        StateName::Connecting => "connecting",
+        StateName::Connected => "connected",
+        StateName::Reconnecting => "reconnecting",
+        StateName::Disabling => "disabling",
+        StateName::Disconnected => "disconnected",
+        StateName::PermanentlyFailed => "permanently_failed",
+        StateName::Unknown => "unknown",
+    }
+}
+
+/// The colour of a state.
+pub(super) fn ink(state: StateName) -> Ink {
+    match state {
+        StateName::Connected => Ink::Green,
+        StateName::Connecting | StateName::Reconnecting | StateName::Disabling => Ink::Yellow,
+        StateName::Disconnected | StateName::PermanentlyFailed => Ink::Red,
+        StateName::Disabled | StateName::Unknown => Ink::Dim,
+    }
+}
+
+/// What went wrong, on one line, with the line of stderr that says best why.
+pub(super) fn failure(failure: &FailureDocument) -> Text {
+    let message = plain(&failure.message);
+    match &failure.stderr_reason {
+        Some(reason) if !failure.message.contains(reason.trim()) => {
+            text!("{} ({})", message, plain(reason))
+        }
+        Some(_) | None => message,
+    }
+}
+
+/// Who did something.
+fn actor(by: &Actor) -> Text {
+    let via = match by.via {
+        ActorKind::Command => "by a command",
+        ActorKind::Api => "through the API",
+        ActorKind::Dashboard => "in the dashboard",
+        ActorKind::Top => "in `mainstay top`",
+        ActorKind::File => "because the file changed",
+        ActorKind::Signal => "by a signal",
+        ActorKind::Unknown => "",
+    };
+    match &by.agent {
+        Some(agent) if by.via == ActorKind::Api => text!("{} ({})", via, plain(agent)),
+        Some(_) | None => via.into(),
+    }
+}
+
+/// One event on one line.
+pub(super) fn event(event: &EventRecord, paint: Paint) -> Text {
+    let time = paint.dim(moment(event.at_ms));
+    let server = event.server.as_deref().map(plain).unwrap_or_default();
+    let said = match &event.detail {
+        EventDetail::Transition {
+            from: _,
+            to,
+            cause,
+            attempt,
+            next_retry_ms,
+            failure: failed,
+            ..
+        } => {
+            let mut said = paint.ink(ink(*to), word(*to));
+            match failed {
+                Some(failed) => said.push(text!(": {}", failure(failed))),
+                None => said.push(text!(" ({})", plain(&cause.replace('_', " ")))),
+            }
+            if let Some(next) = next_retry_ms {
+                said.push(text!(
+                    "; attempt {} in {}",
+                    attempt.saturating_add(1),
+                    between(*next, event.at_ms)
+                ));
+            }
+            said
+        }
+        EventDetail::Command { command, by, refused } => {
+            let mut said = text!("{} {}", plain(command), actor(by));
+            if let Some(refused) = refused {
+                said.push(paint.ink(Ink::Red, text!(", refused: {}", plain(refused))));
+            }
+            said
+        }
+        EventDetail::Reloaded { by, report } => {
+            text!("configuration applied {}: {}", actor(by), changes(report))
+        }
+        EventDetail::ReloadRefused { by, title, remedy } => {
+            let remedy = remedy.as_deref().map(|remedy| text!("; {}", plain(remedy)));
+            let said = text!(
+                "configuration refused {}: {}{}",
+                actor(by),
+                plain(title),
+                remedy.unwrap_or_default()
+            );
+            paint.ink(Ink::Red, said)
+        }
+        EventDetail::Added => "added".into(),
+        EventDetail::Removed => "removed".into(),
+        EventDetail::Lost { count: lost } => {
+            let lost = usize::try_from(*lost).unwrap_or(usize::MAX);
+            paint.ink(
+                Ink::Yellow,
+                text!("{} lost: too many came at once", count(lost, "event")),
+            )
+        }
+        EventDetail::Unknown => "something that this version of mainstay does not know".into(),
+    };
+    let server = match server.is_empty() {
+        true => Text::default(),
+        false => text!("  {}", paint.ink(Ink::Cyan, server)),
+    };
+    text!("{}{}  {}", time, server, said)
+}
+
+/// Events are missing.
+pub(super) fn lag(marker: &LagMarker) -> Text {
+    let why = match marker.reason {
+        LagReason::Lagged => "no longer kept",
+        LagReason::Restarted => "the daemon was restarted",
+        LagReason::Unknown => "for an unknown reason",
+    };
+    match marker.lost {
+        Some(lost) => {
+            let lost = usize::try_from(lost).unwrap_or(usize::MAX);
+            text!("{} missing here: {}", count(lost, "line"), why)
+        }
+        None => text!("some may be missing here: {}", why),
+    }
+}
+
+/// What a configuration changed, on one line.
+pub(crate) fn changes(report: &ReloadReport) -> Text {
+    let parts = [
+        ("added", &report.added),
+        ("removed", &report.removed),
+        ("replaced", &report.replaced),
+        ("adjusted", &report.adjusted),
+        ("enabled", &report.enabled),
+        ("disabled", &report.disabled),
+        ("still disabled", &report.still_disabled),
+    ];
+    let parts = parts.into_iter().filter(|(_, servers)| !servers.is_empty());
+    let mut said: Vec<_> = parts
+        .map(|(what, servers)| text!("{} {}", what, names(servers)))
+        .collect();
+    if report.is_empty() {
+        said.push("nothing changed".into());
+    }
+    if !report.unchanged.is_empty() {
+        said.push(text!("{} left alone", count(report.unchanged.len(), "server")));
+    }
+    Text::join(said, "; ")
+}
+
+/// Names of servers, as many as a line holds.
+pub(crate) fn names(servers: &[impl AsRef<str>]) -> Text {
+    let mut names: Vec<_> = servers
+        .iter()
+        .take(MAX_NAMES)
+        .map(|name| plain(name.as_ref()))
+        .collect();
+    if servers.len() > MAX_NAMES {
+        names.push(text!("and {} more", servers.len() - MAX_NAMES));
+    }
+    Text::join(names, ", ")
+}

@@ -1,0 +1,252 @@
+//! Commands to the daemon that runs: status, orders, reload, logs, events, sessions, and the commands that use its servers.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::Child;
+use std::sync::mpsc;
+
+use serde_json::{Value, json};
+
+use crate::daemon::{Shared, wait_until};
+use crate::host::Host;
+use crate::sandbox::{Ran, Sandbox, dying, good, missing, shell};
+use crate::serving::LONG;
+
+/// A daemon with these servers in its configuration.
+fn with(servers: &Value) -> Shared {
+    let shared = Shared {
+        sandbox: Sandbox::with(servers),
+    };
+    shared.sandbox.run(&["daemon", "start"]).exits(0);
+    shared
+}
+
+fn status(shared: &Shared) -> Value {
+    shared.sandbox.run(&["status", "--json"]).json()
+}
+
+/// One server in the status.
+fn server(shared: &Shared, name: &str) -> Value {
+    let document = status(shared);
+    let servers = document["servers"].as_array().expect("servers").iter();
+    let mut servers = servers.filter(|server| server["name"] == name);
+    servers
+        .next()
+        .unwrap_or_else(|| panic!("{name}: {document}"))
+        .clone()
+}
+
+#[track_caller]
+fn wait_for_state(shared: &Shared, name: &str, state: &str) {
+    wait_until(&format!("{name} is {state}"), || {
+        server(shared, name)["state"] == state
+    });
+}
+
+/// Holds that a document fits the schema that is published for this output.
+#[track_caller]
+fn assert_fits(output: &str, document: &Value) {
+    let path = format!("{}/../../docs/schemas/{output}.json", env!("CARGO_MANIFEST_DIR"));
+    let schema: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<_> = validator
+        .iter_errors(document)
+        .map(|error| error.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{errors:#?}\n{document:#}");
+}
+
+/// Each line as JSON.
+fn lines(ran: &Ran) -> Vec<Value> {
+    let lines = ran.stdout.lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("an object on each line"))
+        .collect()
+}
+
+/// Reads the program's stdout until a line holds this.
+fn read_until(child: &mut Child, text: &str) {
+    let stdout = BufReader::new(child.stdout.take().expect("piped"));
+    let (sender, found) = mpsc::channel();
+    let text = text.to_owned();
+    std::thread::spawn(move || {
+        for line in stdout.lines().map_while(Result::ok) {
+            if line.contains(&text) {
+                let _ = sender.send(());
+            }
+        }
+    });
+    found.recv_timeout(LONG).expect("it prints this in time");
+}
+
+#[test]
+fn without_a_daemon_every_command_says_what_to_run() {
+    let sandbox = Sandbox::with(&json!({ "a": good() }));
+    for line in [
+        &["status"][..],
+        &["status", "--watch"],
+        &["restart", "a"],
+        &["enable", "a"],
+        &["disable", "a"],
+        &["reload"],
+        &["logs", "a"],
+        &["events", "-f"],
+        &["sessions"],
+    ] {
+        let ran = sandbox.run(line);
+        ran.exits(1)
+            .says("no daemon runs: start one with `mainstay daemon start`");
+        assert_eq!(ran.stdout, "");
+    }
+}
+
+#[test]
+fn status_shows_what_is_wrong_and_fits_its_schema() {
+    let shared = with(&json!({ "good": good(), "gone": missing(), "dying": dying() }));
+    wait_for_state(&shared, "good", "connected");
+    wait_for_state(&shared, "gone", "permanently_failed");
+    wait_until("its failure is known", || {
+        !server(&shared, "dying")["last_failure"].is_null()
+    });
+    let ran = shared.sandbox.run(&["status"]);
+    ran.exits(1)
+        .prints("✔  good")
+        .prints("gone  is down")
+        .prints("no-such-program-anywhere")
+        .prints("then `mainstay restart gone`")
+        .prints("cannot find my database")
+        .prints("`mainstay restart dying` tries at once");
+    let document = status(&shared);
+    assert_fits("status", &document);
+    assert_eq!(document["servers"].as_array().unwrap().len(), 3);
+    shared
+        .sandbox
+        .run(&["status", "good"])
+        .exits(0)
+        .prints("1 of 1 server up");
+    shared
+        .sandbox
+        .run(&["status", "goood"])
+        .exits(2)
+        .says("did you mean \"good\"?");
+}
+
+#[test]
+fn orders_take_effect_and_survive_a_restart_of_the_daemon() {
+    let shared = with(&json!({ "a": good(), "b": good() }));
+    wait_for_state(&shared, "a", "connected");
+    let before = server(&shared, "a")["generation"].clone();
+    shared.sandbox.run(&["restart", "a"]).exits(0);
+    wait_until("another connection", || {
+        let now = server(&shared, "a");
+        now["state"] == "connected" && now["generation"] != before
+    });
+    shared.sandbox.run(&["disable", "a"]).exits(0).says("a is disab");
+    wait_for_state(&shared, "a", "disabled");
+    shared.sandbox.run(&["restart", "a"]).exits(1).says("disabled");
+    shared
+        .sandbox
+        .run(&["restart", "c"])
+        .exits(2)
+        .says("there is no server c");
+    shared.sandbox.run(&["daemon", "restart"]).exits(0);
+    wait_for_state(&shared, "b", "connected");
+    assert_eq!(server(&shared, "a")["state"], "disabled");
+    shared.sandbox.run(&["enable", "a"]).exits(0);
+    wait_for_state(&shared, "a", "connected");
+}
+
+#[test]
+fn reload_prints_the_difference_and_refuses_what_is_wrong() {
+    let shared = with(&json!({ "a": good() }));
+    shared.sandbox.configure(&json!({ "a": good(), "b": good() }));
+    // The file's change may have been noticed first.
+    let ran = shared.sandbox.run(&["reload", "--json"]);
+    let report = ran.exits(0).json();
+    assert_fits("reload", &report);
+    wait_for_state(&shared, "b", "connected");
+    shared
+        .sandbox
+        .run(&["reload"])
+        .exits(0)
+        .prints("nothing changed; 2 servers left alone");
+    let file = shared
+        .sandbox
+        .write("home/.config/mainstay/mcp.json", "{\n  \"mcpServers\": oops\n}");
+    let ran = shared.sandbox.run(&["reload"]);
+    ran.exits(2)
+        .says(&format!("{}:2:", file.display()))
+        .says("not JSON");
+    assert_eq!(server(&shared, "b")["state"], "connected");
+}
+
+#[test]
+fn logs_events_and_sessions_show_what_happened_and_fit_their_schemas() {
+    let talking = shell("echo 'I am ready' >&2; exec cat >/dev/null");
+    let shared = with(&json!({ "a": good(), "talking": talking }));
+    wait_for_state(&shared, "a", "connected");
+    wait_until("it has written", || {
+        shared
+            .sandbox
+            .run(&["logs", "talking"])
+            .stdout
+            .contains("I am ready")
+    });
+    let ran = shared.sandbox.run(&["logs", "talking", "--json"]);
+    lines(&ran).iter().for_each(|line| assert_fits("logs", line));
+    let mut following = shared
+        .sandbox
+        .command(&["events", "-f", "--server", "a"])
+        .spawn()
+        .unwrap();
+    shared.sandbox.run(&["disable", "a"]).exits(0);
+    read_until(&mut following, "disable by a command");
+    following.kill().unwrap();
+    following.wait().unwrap();
+    let ran = shared.sandbox.run(&["events", "--json"]);
+    let events = lines(&ran);
+    events.iter().for_each(|event| assert_fits("events", event));
+    assert!(
+        events
+            .iter()
+            .any(|event| event["type"] == "command" && event["by"]["via"] == "command")
+    );
+    assert!(
+        events
+            .iter()
+            .any(|event| event["type"] == "transition" && event["to"] == "connected")
+    );
+    let mut host = Host::start(&shared.sandbox, &["connect"]);
+    host.tools();
+    let document = shared.sandbox.run(&["sessions", "--json"]).exits(0).json();
+    assert_fits("sessions", &document);
+    assert_eq!(document["sessions"].as_array().unwrap().len(), 1, "{document}");
+    shared.sandbox.run(&["sessions"]).exits(0).prints("host 1");
+}
+
+#[test]
+fn commands_use_the_servers_of_the_daemon_and_say_so() {
+    let shared = with(&json!({ "a": good() }));
+    wait_for_state(&shared, "a", "connected");
+    let starts = server(&shared, "a")["starts"].clone();
+    for line in [
+        &["call", "a", "echo", "text=hello"][..],
+        &["tools"],
+        &["check"],
+        &["ping", "a"],
+    ] {
+        shared
+            .sandbox
+            .run(line)
+            .exits(0)
+            .says("using the servers of the daemon");
+    }
+    let seen = server(&shared, "a");
+    assert_eq!(seen["starts"], starts);
+    assert!(seen["calls"]["total"].as_u64().unwrap() >= 1, "{seen}");
+    let ran = shared
+        .sandbox
+        .run(&["call", "a", "echo", "text=hello", "--no-daemon"]);
+    ran.exits(0).prints("hello");
+    assert!(!ran.stderr.contains("of the daemon"), "{}", ran.stderr);
+}
