@@ -13,7 +13,7 @@ use mainstay_login::{LoginProvider, log_out};
 use serde::Deserialize;
 use serde_json::json;
 
-use support::{ProtectedServer, log_in, provider, store, worker};
+use support::{ProtectedServer, log_in, private_directory, provider, store, worker};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -47,7 +47,7 @@ async fn several_processes_share_one_login_without_losing_it() {
     let Some(protected) = ProtectedServer::start(2) else {
         return;
     };
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let seconds: u64 = std::env::var("MAINSTAY_LOGIN_SECONDS").map_or(10, |seconds| seconds.parse().unwrap());
     let logins = store(directory.path());
     log_in(&provider(&protected, &logins)).await;
@@ -89,7 +89,7 @@ async fn a_login_by_another_process_brings_a_server_back_within_a_second() {
     let Some(protected) = ProtectedServer::start(600) else {
         return;
     };
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let (fleet, server) = keep(&protected, &provider(&protected, &store(directory.path())));
     asks_for_login(&server).await;
     // Another store object is what another process has.
@@ -126,7 +126,7 @@ async fn an_outage_of_the_authorization_server_costs_no_login() {
     let Some(protected) = ProtectedServer::start(3) else {
         return;
     };
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let logins = provider(&protected, &store(directory.path()));
     log_in(&logins).await;
     let (fleet, server) = keep(&protected, &logins);
@@ -156,7 +156,7 @@ async fn no_secret_is_in_a_status_an_event_or_an_error() {
     let Some(protected) = ProtectedServer::start(2) else {
         return;
     };
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let logins = provider(&protected, &store(directory.path()));
     let mut seen = String::new();
     let summary = log_in(&logins).await;

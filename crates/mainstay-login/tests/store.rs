@@ -44,6 +44,12 @@ fn tokens(found: &[ReadLogin]) -> Vec<&str> {
         .collect()
 }
 
+/// A directory that the user alone may enter, as a store wants it.
+fn private_directory() -> tempfile::TempDir {
+    let mode = Permissions::from_mode(0o700);
+    tempfile::Builder::new().permissions(mode).tempdir().unwrap()
+}
+
 fn plain(directory: &Path) -> FileStore {
     FileStore::open(directory, StoreProtection::Plain).unwrap()
 }
@@ -60,7 +66,7 @@ fn file(directory: &Path, ending: &str) -> std::path::PathBuf {
 
 #[test]
 fn each_user_and_each_issuer_has_a_login_of_its_own() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let store = plain(directory.path());
     for (user, issuer, token) in [
         (None, "https://a.example", "one"),
@@ -81,7 +87,7 @@ fn each_user_and_each_issuer_has_a_login_of_its_own() {
 
 #[test]
 fn a_write_replaces_the_expected_state_and_no_other() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let store = plain(directory.path());
     let first = login(None, "https://a.example", "one");
     store.replace(&first, None).unwrap();
@@ -103,7 +109,7 @@ fn a_write_replaces_the_expected_state_and_no_other() {
 
 #[test]
 fn files_that_others_could_read_or_replace_are_refused() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let store = plain(directory.path());
     store
         .replace(&login(None, "https://a.example", "one"), None)
@@ -133,7 +139,7 @@ fn files_that_others_could_read_or_replace_are_refused() {
 
 #[test]
 fn a_broken_file_is_an_error_that_shows_none_of_it() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let store = plain(directory.path());
     store
         .replace(&login(None, "https://a.example", "hunter2"), None)
@@ -163,7 +169,7 @@ fn a_broken_file_is_an_error_that_shows_none_of_it() {
 
 #[test]
 fn encrypted_files_show_nothing_and_fit_one_key_and_one_name() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let keys = tempfile::tempdir().unwrap();
     let key_file = |name: &str, bytes: &[u8]| {
         let path = keys.path().join(name);
@@ -215,7 +221,7 @@ fn encrypted_files_show_nothing_and_fit_one_key_and_one_name() {
 
 #[test]
 fn a_lock_keeps_others_out_until_it_is_dropped() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let (store, other) = (plain(directory.path()), plain(directory.path()));
     let held = store.lock(&key(None), Duration::from_secs(1)).unwrap();
     let refused = other.lock(&key(None), Duration::from_millis(50)).err().unwrap();
@@ -230,7 +236,7 @@ fn a_lock_keeps_others_out_until_it_is_dropped() {
 
 #[tokio::test]
 async fn a_change_by_another_process_is_reported() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let (store, other) = (plain(directory.path()), plain(directory.path()));
     let mut watch = store.watch();
     let login = login(None, "https://a.example", "one");
