@@ -48,6 +48,9 @@ pub(crate) struct ProviderState {
 /// Logins that are longer ago do not count against the limit of authorizations for one operation.
 const OPERATION_SPAN: Duration = Duration::from_secs(10 * 60);
 
+/// New tokens in a row that the server may refuse before only a person can help.
+const NEW_REFUSED_LIMIT: u32 = 3;
+
 /// What was learnt from refusals.
 #[derive(Default)]
 struct Notes {
@@ -56,7 +59,10 @@ struct Notes {
     step_up: StepUp,
     /// When the last login was completed.
     last_login: Option<Instant>,
-    /// The value that the server refused although it was new. Only another login helps.
+    /// How many new values in a row the server refused, and the last of them.
+    new_refused: u32,
+    last_new_refused: Option<HeaderValue>,
+    /// The value that the server refused like others before it, although all were new. Only another login helps.
     hopeless: Option<HeaderValue>,
 }
 
@@ -131,6 +137,23 @@ impl Credentials for LoginProvider {
 }
 
 impl Notes {
+    /// Counts tokens in a row that were refused although they were new. A slow network may let one expire on its way.
+    fn is_hopeless_after(&mut self, refused: Option<&HeaderValue>, is_new: bool) -> bool {
+        if !is_new {
+            self.new_refused = 0;
+            return false;
+        }
+        if self.last_new_refused.as_ref() != refused {
+            self.last_new_refused = refused.cloned();
+            self.new_refused += 1;
+        }
+        if self.new_refused < NEW_REFUSED_LIMIT {
+            return false;
+        }
+        self.hopeless = refused.cloned();
+        true
+    }
+
     /// Whether another authorization may be asked for.
     fn check_step_up(&mut self, challenge: &Challenge) -> Result<(), StepUpError> {
         if self.last_login.is_none_or(|at| at.elapsed() > OPERATION_SPAN) {
@@ -147,6 +170,7 @@ impl Notes {
         self.step_up.note_authorization();
         self.last_login = Some(Instant::now());
         self.hopeless = None;
+        self.new_refused = 0;
         if !keeps_challenge {
             self.challenge = None;
         }
@@ -194,9 +218,9 @@ impl ProviderState {
             return;
         }
         let now = SystemTime::now();
-        if current.value().is_some() && current.is_new(now) {
-            tracing::info!("the server refuses a token that was just issued; a login is needed");
-            lock(&self.notes).hopeless = refusal.authorization.clone();
+        let is_new = current.value().is_some() && current.is_new(now);
+        if lock(&self.notes).is_hopeless_after(refusal.authorization.as_ref(), is_new) {
+            tracing::info!("the server refuses tokens that were just issued; a login is needed");
             return;
         }
         let can_renew = current.is_renewable() || self.settings.grant.is_automatic();

@@ -92,7 +92,10 @@ impl Drop for ProtectedServer {
 /// A directory that the user alone may enter, as a store wants it.
 pub(crate) fn private_directory() -> tempfile::TempDir {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    tempfile::Builder::new().permissions(mode).tempdir().expect("a directory")
+    tempfile::Builder::new()
+        .permissions(mode)
+        .tempdir()
+        .expect("a directory")
 }
 
 pub(crate) fn store(directory: &Path) -> Arc<dyn LoginStore> {
