@@ -65,7 +65,8 @@ fn a_server_that_asks_for_a_login_says_where_and_what_to_do() {
         .prints("✖  bare     disconnected (auth_required)")
         .prints("login      https://login.example/meta")
         .prints("scopes     files:read files:write")
-        .prints("name the variable in \"bearer_token_env\"")
+        .prints("\"bearer_token_env\"")
+        .prints("mainstay login bare")
         .prints("its token is refused");
     assert!(!format!("{}{}", ran.stdout, ran.stderr).contains("hush-hush"));
     let document = sandbox.run(&["check", "--json"]).exits(1).json();
