@@ -76,7 +76,7 @@ class Row {
       cell("rate", { class: "number", "data-label": "calls/s" }), cell("latency", { class: "number", "data-label": "p50 / p95" }),
       cell("errors", { class: "number", "data-label": "errors" }), cell("running", { class: "number", "data-label": "running" }),
       cell("memory", { class: "number", "data-label": "memory" }), cell("cpu", { class: "number", "data-label": "CPU" }),
-      cell("offers"), cell("users", { "data-label": "used by" }),
+      cell("offers", { class: "wide" }), cell("users", { class: "short",  "data-label": "used by" }),
       element("td", { class: "commands" }, this.#button("Restart", "restart"), this.#cells.toggle = this.#button("Disable", "disable")));
   }
 

@@ -249,7 +249,10 @@ fn remedy(server: &ServerStatus, footing: Footing) -> Option<Text> {
     }
     Some(match reason(server) {
         Some("auth_required") => {
-            text!("it asks for a login: give it a token in the configuration, or log in")
+            text!(
+                "`mainstay login {}`, or give it a token in the configuration",
+                name
+            )
         }
         Some("budget_spent" | "lost") => {
             text!("correct the cause; `mainstay restart {}` tries at once", name)
@@ -405,7 +408,7 @@ issues  is down
   runs       https://mcp.example.com/mcp
   cause      HTTP status 401: the server asks for a login
   next       nothing, until you act
-  remedy     it asks for a login: give it a token in the configuration, or log in
+  remedy     `mainstay login issues`, or give it a token in the configuration
 
 web  is not up yet
   runs       npx -y web

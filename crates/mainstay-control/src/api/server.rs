@@ -21,7 +21,7 @@ pub struct ServerStatus {
     pub node: Option<String>,
     /// Where it comes from.
     pub origin: ServerOrigin,
-    /// What is started or reached: the command with its arguments, or the address. Without secrets.
+    /// What is started or reached: the program without its arguments, or the address. Arguments can hold secrets, and are not shown.
     pub target: Option<String>,
     /// Where it is in its life.
     pub state: StateName,
