@@ -4,12 +4,15 @@
 
 import { spawn, execFileSync } from "node:child_process";
 import { createRequire } from "node:module";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
-import { dirname, join } from "node:path";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const [program, directory, browserPath, modules] = process.argv.slice(2);
+const [programPath, directory, browserPath, modules] = process.argv.slice(2);
+// The daemon has another working directory.
+const program = resolve(programPath);
 const here = dirname(fileURLToPath(import.meta.url));
 const require = createRequire(join(modules, "package.json"));
 const { chromium } = require("playwright-core");
@@ -27,8 +30,10 @@ writeFileSync(config, JSON.stringify({
   },
 }));
 
-const env = { ...process.env, MAINSTAY_CACHE: join(directory, "cache"), XDG_STATE_HOME: join(directory, "state"), XDG_RUNTIME_DIR: join(directory, "run") };
-mkdirSync(env.XDG_RUNTIME_DIR, { recursive: true, mode: 0o700 });
+// The path of a socket must be short.
+const runtime = mkdtempSync(join(tmpdir(), "mainstay-"));
+const env = { ...process.env, MAINSTAY_CACHE: join(directory, "cache"), XDG_STATE_HOME: join(directory, "state"), MAINSTAY_RUNTIME: runtime };
+const mainstay = (...words) => execFileSync(program, ["--config", config, ...words], { env, encoding: "utf8" });
 
 async function freePort() {
   const server = createServer();
@@ -210,9 +215,27 @@ try {
     check(await page.locator("#banner").isHidden(), "the banner is still there");
     check(await page.evaluate(() => window.mark) >= 1, "the page was loaded again");
   });
+  await step("the daemon has a page, which comes back when the daemon was killed and started again", async () => {
+    mainstay("daemon", "start");
+    await page.goto(mainstay("ui", "--print").trim());
+    await page.locator("#program", { hasText: "daemon" }).waitFor();
+    await row("demo").locator(".badge", { hasText: "connected" }).waitFor();
+    await mark();
+    const { daemon } = JSON.parse(mainstay("daemon", "status", "--json"));
+    process.kill(daemon.pid, "SIGKILL");
+    await page.locator("#banner", { hasText: "does not answer" }).waitFor();
+    mainstay("daemon", "start");
+    await page.locator("#link", { hasText: "live" }).waitFor();
+    await row("demo").locator(".badge", { hasText: "connected" }).waitFor();
+    check(await page.evaluate(() => window.mark) >= 1, "the page was loaded again");
+    const closed = await page.evaluate(async () => (await fetch("../mcp", { method: "POST", body: "{}" })).status);
+    check(closed === 401, `MCP at the page's address answers ${closed}`);
+  });
   await step("no error in the page", async () => check(problems.length === 0, problems.join("\n")));
 } finally {
   await browser.close();
   await stop().catch(() => {});
+  try { mainstay("daemon", "stop"); } catch { /* It never ran. */ }
+  rmSync(runtime, { recursive: true, force: true });
 }
 process.exitCode = failed ? 1 : 0;

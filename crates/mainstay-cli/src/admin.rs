@@ -47,7 +47,7 @@ impl Admin {
         let live = Arc::new(LiveControl::default());
         let control = Control::builder(Role::Serve).controlled(live.clone()).build();
         let pages = PageLogins::new(token.expose());
-        let service = Arc::new(ControlService::with_pages(&control, pages));
+        let service = Arc::new(ControlService::with_pages(&control, pages, None));
         let door = door.mount(&[API_ROOT, PAGE_ROOT], token, service);
         let admin = Self {
             control,

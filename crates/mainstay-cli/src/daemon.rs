@@ -4,7 +4,8 @@ use std::env;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
-use mainstay::config::parse_duration;
+use mainstay::config::{Secret, parse_duration};
+use mainstay_control::token_from_file;
 use mainstay_daemon::daemon::{self, DaemonConfiguration, DaemonSettings, Place, PlaceError};
 use mainstay_daemon::{
     DaemonStart, DaemonStatus, RuntimeDirectory, Share, StartReport, detach, status, stop,
@@ -12,6 +13,7 @@ use mainstay_daemon::{
 use serde::Serialize;
 use tokio::runtime::Builder;
 
+use crate::admin::default_token_file;
 use crate::args::Common;
 use crate::connect::{launcher, program};
 use crate::exit::{CommandFailure, Done, Exit};
@@ -200,6 +202,7 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
         linger: arguments.options.linger,
         drain: arguments.options.drain,
         stop_within: common.stop_within,
+        page_token: page_token(),
     };
     let runtime = match workers() {
         1 => Builder::new_current_thread().enable_all().build(),
@@ -217,6 +220,14 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
 }
 
 /// The daemon's configuration. Bridges that need none of it are served although it has errors.
+/// What the dashboard's logins are made from. Without a place for the token, there is no dashboard.
+fn page_token() -> Option<Secret> {
+    let token = token_from_file(&default_token_file()?);
+    token
+        .inspect_err(|error| tracing::warn!(%error, "the daemon has no dashboard"))
+        .ok()
+}
+
 fn configuration(common: &Common, screen: &Screen) -> Result<DaemonConfiguration, String> {
     let setup = load(common).map_err(|failure| format!("{:#}", failure.error))?;
     setup.announce(screen);

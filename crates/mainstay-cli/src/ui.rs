@@ -1,5 +1,6 @@
-//! `mainstay ui`: opens the dashboard of a program that serves, logged in.
+//! `mainstay ui`: opens the dashboard of the daemon, or of a program that serves, logged in.
 
+use std::env;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
@@ -7,8 +8,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use mainstay_control::api::ActorKind;
-use mainstay_control::{ControlClient, token_from_file};
+use mainstay_control::api::{ActorKind, PageLink};
+use mainstay_control::{ControlClient, ControlError, token_from_file};
+use mainstay_daemon::RuntimeDirectory;
 use tokio::runtime::Builder;
 
 use crate::admin::default_token_file;
@@ -18,14 +20,14 @@ use crate::output::{Screen, plain, text};
 /// Where `mainstay serve` listens, unless it is told otherwise.
 const DEFAULT_ADDRESS: &str = "http://127.0.0.1:7332";
 
-/// Open the dashboard of `mainstay serve --admin` in a browser
+/// Open the dashboard in a browser
 ///
-/// The address that is opened holds a code that logs the page in. It works once, and for a minute.
+/// It is the one of the daemon, if a daemon runs, and otherwise the one of `mainstay serve --admin`. The address that is opened holds a code that logs the page in. It works once, and for a minute.
 #[derive(Debug, Args)]
 pub(crate) struct UiArgs {
-    /// Where `mainstay serve --admin` listens
-    #[arg(long, default_value = DEFAULT_ADDRESS)]
-    url: String,
+    /// Where `mainstay serve --admin` listens [default: the daemon, or http://127.0.0.1:7332 if none runs]
+    #[arg(long)]
+    url: Option<String>,
     /// The token file of `mainstay serve --admin`, if that was started with another one than its own
     #[arg(long, value_name = "FILE")]
     admin_token_file: Option<PathBuf>,
@@ -35,7 +37,38 @@ pub(crate) struct UiArgs {
 }
 
 pub(crate) fn run(arguments: &UiArgs, screen: &Screen) -> Done {
-    let base = arguments.url.trim_end_matches('/');
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(CommandFailure::failed)?;
+    let (base, link) = runtime.block_on(link(arguments))?;
+    let page = format!("{base}{}", link.path);
+    if arguments.print || open(&page).is_err() {
+        screen.print(text!("{}", plain(&page)))?;
+        return Ok(Exit::Success);
+    }
+    screen.note(text!("opened {}/ui/", plain(&base)));
+    Ok(Exit::Success)
+}
+
+/// A link to the page, and where the page is.
+async fn link(arguments: &UiArgs) -> Result<(String, PageLink), CommandFailure> {
+    if arguments.url.is_none()
+        && let Ok(directory) = RuntimeDirectory::find(|name| env::var_os(name))
+    {
+        let client = ControlClient::unix(directory.socket()).via(ActorKind::Command);
+        match client.page_link().await {
+            Ok(link) => {
+                let address = link.address.clone();
+                let address = address.ok_or_else(|| {
+                    CommandFailure::failed(anyhow!("the daemon does not say where its page is"))
+                })?;
+                return Ok((address, link));
+            }
+            Err(ControlError::Unreachable(_)) => {}
+            Err(error) => return Err(CommandFailure::failed(error)),
+        }
+    }
+    let base = arguments.url.as_deref().unwrap_or(DEFAULT_ADDRESS);
+    let base = base.trim_end_matches('/');
     let address = address(base)?;
     let file = arguments.admin_token_file.clone().or_else(default_token_file);
     let file = file.ok_or_else(|| {
@@ -45,19 +78,12 @@ pub(crate) fn run(arguments: &UiArgs, screen: &Screen) -> Done {
     })?;
     let token = token_from_file(&file).map_err(CommandFailure::usage)?;
     let client = ControlClient::tcp(address, token).via(ActorKind::Command);
-    let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(CommandFailure::failed)?;
-    let link = runtime
-        .block_on(client.page_link())
-        .with_context(|| format!("no dashboard at {base}: start one with `mainstay serve --admin`"))
+    let link = client
+        .page_link()
+        .await
+        .with_context(|| format!("no daemon runs, and there is no dashboard at {base}: start one with `mainstay daemon start` or `mainstay serve --admin`"))
         .map_err(CommandFailure::failed)?;
-    let link = format!("{base}{}", link.path);
-    if arguments.print || open(&link).is_err() {
-        screen.print(text!("{}", plain(&link)))?;
-        return Ok(Exit::Success);
-    }
-    screen.note(text!("opened {}/ui/", plain(base)));
-    Ok(Exit::Success)
+    Ok((base.to_owned(), link))
 }
 
 /// The address in a URL of plain HTTP. The code must not travel where others can read it.
@@ -78,9 +104,7 @@ fn address(url: &str) -> Result<SocketAddr, CommandFailure> {
 
 /// Opens an address in the browser of this user.
 fn open(link: &str) -> io::Result<()> {
-    let chosen = std::env::var("BROWSER")
-        .ok()
-        .filter(|browser| !browser.is_empty());
+    let chosen = env::var("BROWSER").ok().filter(|browser| !browser.is_empty());
     let program = chosen.unwrap_or_else(|| {
         if cfg!(target_os = "macos") {
             "open"

@@ -25,5 +25,5 @@ pub use control::{Attached, Control, ControlBuilder, Role, ServerGroup};
 pub use controlled::{Controlled, Controlling};
 pub use openapi::document as openapi_document;
 pub use page::{PAGE_CODE_LIFETIME, PAGE_ROOT, PageLogins};
-pub use service::{API_ROOT, ControlService};
+pub use service::{API_ROOT, ControlService, OpenPage};
 pub use token::{TokenFileError, token_from_file};

@@ -156,6 +156,11 @@ impl RuntimeDirectory {
         self.path.join("daemon.start.lock")
     }
 
+    /// The port of the dashboard, once it was opened.
+    pub(crate) fn page_port(&self) -> PathBuf {
+        self.path.join("page.port")
+    }
+
     /// The log of the daemon.
     pub fn log(&self) -> PathBuf {
         self.path.join("daemon.log")

@@ -33,7 +33,9 @@ pub struct ProgramStatus {
 /// A link to the dashboard that works once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PageLink {
-    /// The path with its fragment, below the address that the program is reached at.
+    /// Where a browser reaches the program, such as `http://127.0.0.1:40123`; `null` if that is where this request went.
+    pub address: Option<String>,
+    /// The path with its fragment, below that address.
     pub path: String,
     /// How long it can be used.
     pub lifetime_ms: u64,

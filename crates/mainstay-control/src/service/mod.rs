@@ -31,6 +31,7 @@ use tokio::sync::Semaphore;
 
 use crate::api::{ApiProblem, EntryDocument, PageLink, ProblemKind};
 use crate::control::{ConfigCommand, Control, Hub};
+use crate::controlled::Controlling;
 use crate::openapi;
 use crate::page::{self, PAGE_CODE_LIFETIME, PAGE_ROOT, PageLogins};
 use crate::status;
@@ -59,25 +60,31 @@ pub(crate) struct ServiceParts {
     pub(crate) watchers: Arc<Semaphore>,
     pub(crate) figures: FiguresFeed,
     pages: Option<PageLogins>,
+    open_page: Option<OpenPage>,
 }
+
+/// Opens the place where a browser reaches the dashboard, if it is not open yet; its address, such as `http://127.0.0.1:40123`.
+pub type OpenPage = Box<dyn Fn() -> Controlling<'static, String> + Send + Sync>;
 
 impl ControlService {
     /// Serves this hub.
     pub fn new(control: &Control) -> Self {
-        Self::build(control, None)
+        Self::build(control, None, None)
     }
 
-    /// Serves this hub and the dashboard, for pages that log in with these.
-    pub fn with_pages(control: &Control, pages: PageLogins) -> Self {
-        Self::build(control, Some(pages))
+    /// Serves this hub and the dashboard, for pages that log in with these. `open` is asked where the page is; without it, the page
+    /// is where the API is.
+    pub fn with_pages(control: &Control, pages: PageLogins, open: Option<OpenPage>) -> Self {
+        Self::build(control, Some(pages), open)
     }
 
-    fn build(control: &Control, pages: Option<PageLogins>) -> Self {
+    fn build(control: &Control, pages: Option<PageLogins>, open_page: Option<OpenPage>) -> Self {
         Self(Arc::new(ServiceParts {
             hub: control.0.clone(),
             watchers: Arc::new(Semaphore::new(WATCHERS_LIMIT)),
             figures: FiguresFeed::default(),
             pages,
+            open_page,
         }))
     }
 
@@ -146,7 +153,7 @@ impl ControlService {
             ApiRoute::Call(name) => Ok(json_answer(&self.call(&name, &head.headers, body).await?)),
             ApiRoute::Page => {
                 read_body(&head.headers, body).await?;
-                Ok(json_answer(&self.page_link()?))
+                Ok(json_answer(&self.page_link().await?))
             }
             ApiRoute::Sessions => Ok(json_answer(&status::session_list(hub))),
             ApiRoute::Command(name, command) => {
@@ -178,13 +185,18 @@ impl ControlService {
     }
 
     /// A link that opens the dashboard, logged in.
-    fn page_link(&self) -> Result<PageLink, ApiProblem> {
+    async fn page_link(&self) -> Result<PageLink, ApiProblem> {
         let pages = self.0.pages.as_ref();
         let pages = pages.ok_or_else(|| ApiProblem::not_supported("this program serves no dashboard"))?;
         let code = pages.issue_code();
         let code =
             code.ok_or_else(|| ApiProblem::new(ProblemKind::Internal, "the system has no random numbers"))?;
+        let address = match &self.0.open_page {
+            Some(open) => Some(open().await?),
+            None => None,
+        };
         Ok(PageLink {
+            address,
             path: format!("{PAGE_ROOT}/#/login/{code}"),
             lifetime_ms: crate::api::ms(PAGE_CODE_LIFETIME),
         })

@@ -1,11 +1,12 @@
 //! The daemon: accepts bridges on its socket, and keeps the servers that they share.
 //!
-//! `place` makes it the only one, `connection` serves one connection, `pool` holds the servers that bridges asked for, `users` decides when
+//! `page` opens the dashboard, `place` makes it the only one, `connection` serves one connection, `pool` holds the servers that bridges asked for, `users` decides when
 //! the daemon is idle. The end is always the same: no new connections, running calls finish within the drain time, each bridge gets a
 //! last line, the servers stop, the lock is released.
 
 mod connection;
 mod listed;
+mod page;
 mod place;
 mod pool;
 mod stream;
@@ -19,6 +20,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use mainstay::config::Secret;
 use mainstay::transport::http::CredentialSource;
 use mainstay::{Fleet, FleetBuilder};
 use mainstay_control::{Control, ControlService, Role};
@@ -32,7 +34,9 @@ use tokio::time::{sleep, timeout};
 use crate::hello::{BridgeStatus, DaemonStatus, EndReason, Share, SharedServerStatus, VERSION};
 use crate::launch::{StartReport, bound};
 use crate::live::{LiveConfiguration, LiveEvent, LiveReport, LiveStart, ReloadJournal};
+use crate::runtime_dir::RuntimeDirectory;
 use listed::ServerListing;
+use page::PagePlace;
 pub use place::{Place, PlaceError};
 use pool::{ServerPool, state_of};
 use users::Users;
@@ -62,6 +66,8 @@ pub struct DaemonSettings {
     pub drain: Duration,
     /// How long the servers may take to stop when the daemon ends.
     pub stop_within: Duration,
+    /// The token that the dashboard's logins are made from; `None`: no dashboard.
+    pub page_token: Option<Secret>,
 }
 
 /// The servers of the daemon's own.
@@ -80,6 +86,7 @@ struct Daemon {
     /// The configuration, or why it cannot be used.
     live: Result<LiveConfiguration, String>,
     control: ControlService,
+    page: Option<PagePlace>,
     listing: Arc<ServerListing>,
     /// The servers of the configuration.
     configured: Gateway,
@@ -124,7 +131,8 @@ pub async fn run(place: Place, settings: DaemonSettings, report: StartReport) ->
     // A terminal that the daemon was started in may close: that ends nothing.
     let hangup = signal(SignalKind::hangup())?;
     let log = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    let daemon = Daemon::new(settings, hangup);
+    let daemon = Daemon::new(settings, directory, hangup);
+    daemon.reopen_page().await;
     if daemon.settings.starts_configured {
         daemon.configured().await;
     }
@@ -178,7 +186,7 @@ pub async fn run(place: Place, settings: DaemonSettings, report: StartReport) ->
 }
 
 impl Daemon {
-    fn new(settings: DaemonSettings, hangup: Signal) -> Arc<Self> {
+    fn new(settings: DaemonSettings, directory: &RuntimeDirectory, hangup: Signal) -> Arc<Self> {
         let DaemonSettings {
             configuration,
             starts_configured,
@@ -188,6 +196,7 @@ impl Daemon {
             linger,
             drain,
             stop_within,
+            page_token,
         } = settings;
         let users = Users::new();
         let fleets = Fleet::builder();
@@ -218,7 +227,8 @@ impl Daemon {
         journal.bind(&control);
         let listing = ServerListing::new(control.clone(), configured.clone());
         let pool = ServerPool::new(fleets.clone(), linger, users.clone(), listing.clone());
-        Arc::new(Self {
+        let page = page_token.map(|token| PagePlace::new(token, directory));
+        Arc::new_cyclic(|daemon| Self {
             settings: RunSettings {
                 starts_configured,
                 idle,
@@ -229,7 +239,11 @@ impl Daemon {
             since: SystemTime::now(),
             pool,
             live,
-            control: ControlService::new(&control),
+            control: match &page {
+                Some(page) => page.service(&control, daemon.clone()),
+                None => ControlService::new(&control),
+            },
+            page,
             listing,
             configured,
             configured_started: OnceCell::new(),
