@@ -11,7 +11,6 @@ use mainstay_daemon::{
     DaemonStart, DaemonStatus, RuntimeDirectory, Share, StartReport, detach, status, stop,
 };
 use serde::Serialize;
-use tokio::runtime::Builder;
 
 use crate::admin::default_token_file;
 use crate::args::Common;
@@ -21,7 +20,7 @@ use crate::live::{live_start, say};
 use crate::load::{cache_directory, load};
 use crate::logins;
 use crate::output::{Cell, Ink, Screen, Text, count, plain, span, table, text};
-use crate::serve::workers;
+use crate::serve::serving_runtime;
 
 /// How long the start of a daemon may take: one that takes over waits for the end of the other.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
@@ -204,14 +203,7 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
         stop_within: common.stop_within,
         page_token: page_token(),
     };
-    let runtime = match workers() {
-        1 => Builder::new_current_thread().enable_all().build(),
-        workers => Builder::new_multi_thread()
-            .worker_threads(workers)
-            .enable_all()
-            .build(),
-    };
-    let runtime = runtime.map_err(CommandFailure::failed)?;
+    let runtime = serving_runtime()?;
     let ended = runtime.block_on(daemon::run(place, settings, report));
     runtime.block_on(logins::finish());
     runtime.shutdown_background();

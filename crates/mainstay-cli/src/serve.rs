@@ -14,7 +14,7 @@ use mainstay::{CallError, Fleet};
 use mainstay_control::API_ROOT;
 use mainstay_gateway::{ClientInput, Gateway, GatewayBuilder, HttpDoor, Scope};
 use tokio::net::TcpListener;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
@@ -55,14 +55,7 @@ pub(crate) fn run(arguments: &ServeArgs, common: &Common, screen: &Screen) -> Do
     let (door, admin) = Admin::open(arguments, door)?;
     let setup = load(common)?;
     setup.announce(screen);
-    let runtime = match workers() {
-        1 => Builder::new_current_thread().enable_all().build(),
-        workers => Builder::new_multi_thread()
-            .worker_threads(workers)
-            .enable_all()
-            .build(),
-    };
-    let runtime = runtime.map_err(CommandFailure::failed)?;
+    let runtime = serving_runtime()?;
     let done = runtime.block_on(serve_http(&setup, arguments, door, admin.as_ref(), screen));
     runtime.block_on(logins::finish());
     runtime.shutdown_background();
@@ -396,9 +389,21 @@ fn read(file: &Path) -> Result<Vec<u8>, CommandFailure> {
     bytes.map_err(CommandFailure::usage)
 }
 
+/// The runtime of a program that serves many clients.
+pub(crate) fn serving_runtime() -> Result<Runtime, CommandFailure> {
+    let runtime = match workers() {
+        1 => Builder::new_current_thread().enable_all().build(),
+        workers => Builder::new_multi_thread()
+            .worker_threads(workers)
+            .enable_all()
+            .build(),
+    };
+    runtime.map_err(CommandFailure::failed)
+}
+
 /// Half of the processors, and no more than a few: a call through the gateway is a chain of wake-ups, and each that
 /// crosses to another processor costs more than the work it wakes.
-pub(crate) fn workers() -> usize {
+fn workers() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     (processors / 2).clamp(1, MAX_WORKERS)
 }

@@ -29,7 +29,7 @@ pub enum TokenFileError {
         /// Why.
         error: io::Error,
     },
-    /// Others can read it, or it belongs to somebody else, or it is no plain file.
+    /// Other users can read it, or it belongs to another user, or it is no plain file.
     #[error("the token file {} {why}: remove it, and a new one is made", .path.display())]
     Unsafe {
         /// The file.

@@ -94,7 +94,7 @@ impl<'a> Following<'a> {
         Self::from_tail(client, server, 0).await
     }
 
-    /// The next event. If the daemon ends, it is waited for: it may be replaced.
+    /// The next event. If the daemon ends, this waits for the daemon that replaces it.
     pub(super) async fn next(&mut self) -> Result<EventMessage, CommandFailure> {
         loop {
             match self.stream.next().await {

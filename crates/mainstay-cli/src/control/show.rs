@@ -155,7 +155,7 @@ impl StatusPage<'_> {
         text
     }
 
-    /// What happens next, if nobody does anything.
+    /// What happens next without a command.
     fn next(&self, server: &ServerStatus, held: Option<u64>) -> Text {
         if let Some(until) = held {
             return text!("calls go to it again in {}", between(until, self.now_ms));

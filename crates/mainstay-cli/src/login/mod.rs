@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &LoginArgs, common: &Common, screen: &Screen) -> Do
             exit = signals.next() => Ok(exit),
         }
     });
-    // A read of the terminal that is under way belongs to nobody.
+    // A read of the terminal may still be under way, and its result is not needed.
     runtime.shutdown_background();
     done
 }
@@ -134,7 +134,7 @@ async fn wait(login: &mut StartedLogin, reads_pasted: bool, screen: &Screen) -> 
             line = next_line(&mut pasted) => line,
         };
         let Some(line) = line else {
-            // Nobody pastes any more; the browser may still answer.
+            // The input has ended, so no address can be pasted. The browser may still answer.
             pasted = None;
             continue;
         };

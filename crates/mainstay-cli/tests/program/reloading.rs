@@ -233,7 +233,7 @@ fn where_nothing_can_be_watched_it_is_said_once_and_a_hangup_still_works() {
     let probe = ["-Ur", "sh", "-c", "echo 0 > /proc/sys/user/max_inotify_instances"];
     let can = Command::new("unshare").args(probe).output();
     if !can.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: this machine lets nobody make a user namespace");
+        eprintln!("skipped: this machine does not allow user namespaces");
         return;
     }
     let command = sandbox.command(&[]);
