@@ -7,7 +7,9 @@ objects; `do` says what. One line of JSON on stdout says what came of each, the 
 says so under `error`, and the next one is done.
 """
 
+import itertools
 import json
+import pathlib
 import sys
 
 import anyio
@@ -16,6 +18,7 @@ from mcp import Client, StdioServerParameters
 
 LISTED_WITHIN = 30
 STEP_WITHIN = 30
+REPEAT_INTERVAL = 0.005
 MODES = {"legacy": "legacy", "modern": "2026-07-28"}
 
 
@@ -35,6 +38,17 @@ class Steps:
 
     async def call(self, step):
         return text(await self.client.call_tool(step["tool"], step["arguments"]))
+
+    async def repeat(self, step):
+        """Calls a tool with one key after the other until a file is there, and once more then."""
+        ended = {}
+        for n in itertools.count():
+            is_last = pathlib.Path(step["until"]).exists()
+            key = f"{step['key']}n{n}"
+            ended[key] = outcome(await self.client.call_tool(step["tool"], {"key": key}))
+            if is_last:
+                return {"ended": ended}
+            await anyio.sleep(REPEAT_INTERVAL)
 
     async def progress(self, step):
         heard = []
@@ -64,6 +78,11 @@ class Steps:
 def text(result):
     texts = [content.text for content in result.content if content.type == "text"]
     return {"text": "\n".join(texts), "is_error": bool(result.is_error)}
+
+
+def outcome(result):
+    """What Mainstay says of a call that failed; `answered` for an answer of the server."""
+    return (result.meta or {}).get("mainstay", {}).get("outcome", "failed" if result.is_error else "answered")
 
 
 def say(step, what):

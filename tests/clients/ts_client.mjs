@@ -6,12 +6,14 @@
 // objects; `do` says what. One line of JSON on stdout says what came of each, the first one what was agreed on. A step that
 // fails says so under `error`, and the next one is done.
 
+import { existsSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 
 const LISTED_WITHIN = 30_000;
 const STEP_WITHIN = { timeout: 30_000 };
+const REPEAT_INTERVAL = 5;
 const MODES = { legacy: "legacy", modern: { pin: "2026-07-28" } };
 
 const [era, target, steps] = [process.argv[2], JSON.parse(process.argv[3]), JSON.parse(process.argv[4])];
@@ -44,6 +46,17 @@ const known = {
   async call(step) {
     return text(await call(step));
   },
+  // Calls a tool with one key after the other until a file is there, and once more then.
+  async repeat({ tool, key: prefix, until }) {
+    const ended = {};
+    for (let n = 0; ; n++) {
+      const isLast = existsSync(until);
+      const key = `${prefix}n${n}`;
+      ended[key] = outcome(await call({ tool, arguments: { key } }));
+      if (isLast) return { ended };
+      await sleep(REPEAT_INTERVAL);
+    }
+  },
   async progress(step) {
     const heard = [];
     const result = await call(step, { onprogress: ({ progress }) => heard.push(progress) });
@@ -73,6 +86,11 @@ function call({ tool, arguments: given }, options = {}) {
 function text({ content, isError }) {
   const texts = content.filter(({ type }) => type === "text").map((block) => block.text);
   return { text: texts.join("\n"), is_error: isError === true };
+}
+
+// What Mainstay says of a call that failed; `answered` for an answer of the server.
+function outcome({ _meta, isError }) {
+  return _meta?.mainstay?.outcome ?? (isError ? "failed" : "answered");
 }
 
 function say(step, what) {

@@ -91,6 +91,28 @@ page.on("console", (message) => { if (message.type() === "error" && !/Failed to 
 page.on("dialog", (dialog) => { problems.push(`dialog ${dialog.message()}`); dialog.dismiss(); });
 page.setDefaultTimeout(WAIT);
 const row = (name) => page.locator("tbody tr", { has: page.locator(`th a[href="#/servers/${name}"]`) });
+const pidOf = (name) => page.evaluate(async (wanted) => {
+  const headers = { Authorization: `Bearer ${localStorage.getItem("mainstay-token")}` };
+  const { servers } = await (await fetch("../api/v1/servers", { headers })).json();
+  return servers.find((server) => server.name === wanted).process.pid;
+}, name);
+
+/** A client of the gateway with a session: a function that makes one request. */
+async function connectClient(name) {
+  const headers = { "Content-Type": "application/json", Accept: "application/json, text/event-stream" };
+  let id = 0;
+  const send = async (message) => {
+    const response = await fetch(`http://127.0.0.1:${port}/mcp`, { method: "POST", headers, body: JSON.stringify({ jsonrpc: "2.0", ...message }) });
+    const session = response.headers.get("mcp-session-id");
+    if (session) headers["Mcp-Session-Id"] = session;
+    const text = await response.text();
+    return text ? JSON.parse(text.replace(/^(?:[^]*\n)?data: /, "")) : null;
+  };
+  const ask = (method, params) => send({ id: id += 1, method, params });
+  await ask("initialize", { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name, version: "1" } });
+  await send({ method: "notifications/initialized" });
+  return ask;
+}
 const mark = () => page.evaluate(() => { window.mark = (window.mark ?? 0) + 1; });
 
 try {
@@ -120,11 +142,7 @@ try {
     check(first === "broken", `the first row is ${first}`);
   });
   await step("a killed server's row changes without a reload", async () => {
-    const pid = await page.evaluate(async () => {
-      const headers = { Authorization: `Bearer ${localStorage.getItem("mainstay-token")}` };
-      const { servers } = await (await fetch("../api/v1/servers", { headers })).json();
-      return servers.find((server) => server.name === "demo").process.pid;
-    });
+    const pid = await pidOf("demo");
     await page.evaluate(() => {
       window.seen = [];
       const cell = [...document.querySelectorAll("tbody tr")].find((one) => one.textContent.includes("demo"));
@@ -161,6 +179,40 @@ try {
     const text = await page.locator("main").innerText();
     check(!/[\u001b\u202e]/.test(text), "a control character is in the text");
     check(text.length < 60_000, `the page has ${text.length} characters`);
+  });
+  await step("a call of another client is shown with its age, and cancelled", async () => {
+    const client = await connectClient("a <b>client</b>");
+    const waiting = client("tools/call", { name: "hostile__wait", arguments: {} });
+    const call = page.locator("tr", { has: page.locator("code", { hasText: "tools/call wait" }) });
+    await call.getByText("a <b>client</b>").waitFor();
+    await page.screenshot({ path: join(directory, "running.png") });
+    await call.getByRole("button", { name: "Cancel tools/call wait" }).click();
+    const answer = JSON.stringify(await waiting);
+    check(answer.includes("operator cancelled"), `the client was answered ${answer}`);
+    await call.waitFor({ state: "detached" });
+    await page.locator(".timeline li", { hasText: /cancel .*tools\/call wait.* by dashboard/ }).waitFor();
+  });
+  await step("what a catalog changed is shown, as text", async () => {
+    await page.evaluate(async () => {
+      const headers = { Authorization: `Bearer ${localStorage.getItem("mainstay-token")}`, "Content-Type": "application/json" };
+      await fetch("../api/v1/servers/hostile/call", { method: "POST", headers, body: JSON.stringify({ tool: "grow" }) });
+    });
+    const revision = page.locator("details.revision", { hasText: "<img src=x" }).first();
+    await revision.locator("summary").click();
+    await revision.locator("ins", { hasText: "<script>window.harmed=8</script>" }).waitFor();
+    await revision.locator("del", { hasText: "Says it again" }).waitFor();
+    check(await page.evaluate(() => window.harmed) === undefined, "harm was done");
+  });
+  await step("the recorder shows the last messages, and those before a loss", async () => {
+    await page.locator("details.recorder > summary").click();
+    await page.locator(".messages tr", { hasText: "tools/call grow" }).first().waitFor();
+    await page.locator(".messages tr", { hasText: "result of tools/call" }).first().waitFor();
+    const pid = await pidOf("hostile");
+    process.kill(pid, "SIGKILL");
+    const lost = page.locator(".timeline li", { hasText: "SIGKILL" }).first();
+    await lost.locator("summary", { hasText: "messages before that" }).click();
+    await lost.locator(".messages tr", { hasText: "tools/call grow" }).first().waitFor();
+    await page.screenshot({ path: join(directory, "recorder.png"), fullPage: true });
   });
   await step("stderr, timeline and diagram of a failed server", async () => {
     await page.goto(`http://127.0.0.1:${port}/ui/#/servers/broken`);

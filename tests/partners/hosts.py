@@ -125,7 +125,7 @@ def marked(pid, home):
 
 def is_mainstay(pid, program):
     try:
-        return os.readlink(f"/proc/{pid}/exe") == program
+        return os.readlink(f"/proc/{pid}/exe") in (program, program + "-bridge")
     except OSError:
         return False
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::mutants::MutantOptions;
+
 pub(crate) const HELP: &str = "\
 Usage: cargo xtask CHORE
 
@@ -17,15 +19,18 @@ Usage: cargo xtask CHORE
   partners            installs the real MCP servers and clients of the tests, under target/partners
   conformance         the MCP conformance suite against the library as a client, and against a server
                       behind the gateway
-  dashboard           the dashboard in a real browser (Chromium); screenshots go to target/dashboard
+  dashboard [--load [SECONDS]]
+                      the dashboard in a real browser (Chromium); screenshots go to target/dashboard. With --load its speed and memory
+                      are measured instead, with 200 servers under change for so many seconds (60)
   bench [ARGS]        the benchmarks of the library and of the gateway
   rivals              installs what the gateway is measured beside, under target/rivals
   chaos [--seconds N] [--seed S]
                       the chaos tests for N seconds each (default 60); the seed replays a run
   fuzz [--seconds N | --minutes N]
                       the fuzz targets, one after the other, for so long in all (default: a minute)
-  mutants [ARGS]      the mutants that the tests must kill; ARGS go to cargo mutants, for instance
-                      --shard 1/8 or --file GLOB
+  mutants [-p PACKAGE] [--only TEXT] [--shard K/N] [--jobs N]
+                      the mutants that the tests must catch: all, those with TEXT in their names, or each
+                      Nth, beginning with the Kth
   public-api          writes the listings of the public API, crates/*/public-api.txt
   help                this text";
 
@@ -41,11 +46,11 @@ pub(crate) enum Chore {
     Partners,
     Rivals,
     Conformance,
-    Dashboard,
+    Dashboard(DashboardOptions),
     Bench { passed_on: Vec<String> },
     Chaos(ChaosOptions),
     Fuzz { time: Duration },
-    Mutants { passed_on: Vec<String> },
+    Mutants(MutantOptions),
     PublicApi,
 }
 
@@ -54,6 +59,12 @@ pub(crate) struct TestOptions {
     pub(crate) quick: bool,
     pub(crate) keep_going: bool,
     pub(crate) passed_on: Vec<String>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct DashboardOptions {
+    /// Measures under change, for so many seconds.
+    pub(crate) load_seconds: Option<u64>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -72,15 +83,13 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Chore
         "partners" => alone(Chore::Partners, &chore, arguments),
         "rivals" => alone(Chore::Rivals, &chore, arguments),
         "conformance" => alone(Chore::Conformance, &chore, arguments),
-        "dashboard" => alone(Chore::Dashboard, &chore, arguments),
+        "dashboard" => parse_dashboard(arguments).map(Chore::Dashboard),
         "bench" => Ok(Chore::Bench {
             passed_on: arguments.collect(),
         }),
         "chaos" => parse_chaos(arguments).map(Chore::Chaos),
         "fuzz" => parse_fuzz(arguments).map(|time| Chore::Fuzz { time }),
-        "mutants" => Ok(Chore::Mutants {
-            passed_on: arguments.collect(),
-        }),
+        "mutants" => parse_mutants(arguments).map(Chore::Mutants),
         "public-api" => alone(Chore::PublicApi, &chore, arguments),
         unknown => bail!("no chore is named {unknown:?}"),
     }
@@ -105,6 +114,23 @@ fn parse_test(mut arguments: impl Iterator<Item = String>) -> Result<TestOptions
         }
     }
     Ok(options)
+}
+
+fn parse_dashboard(mut arguments: impl Iterator<Item = String>) -> Result<DashboardOptions> {
+    const DEFAULT_SECONDS: u64 = 60;
+    let mut options = DashboardOptions::default();
+    match arguments.next().as_deref() {
+        None => return Ok(options),
+        Some("--load") => {}
+        Some(unknown) => bail!("dashboard does not know {unknown:?}"),
+    }
+    let seconds = arguments.next();
+    let seconds = seconds.map_or(Ok(DEFAULT_SECONDS), |seconds| seconds.parse());
+    options.load_seconds = Some(seconds.context("--load takes a number of seconds")?);
+    match arguments.next() {
+        Some(unknown) => bail!("dashboard does not know {unknown:?}"),
+        None => Ok(options),
+    }
 }
 
 fn parse_chaos(mut arguments: impl Iterator<Item = String>) -> Result<ChaosOptions> {
@@ -135,6 +161,35 @@ fn parse_fuzz(mut arguments: impl Iterator<Item = String>) -> Result<Duration> {
     Ok(time)
 }
 
+fn parse_mutants(mut arguments: impl Iterator<Item = String>) -> Result<MutantOptions> {
+    let mut options = MutantOptions::default();
+    while let Some(argument) = arguments.next() {
+        let mut text = || {
+            let value = arguments.next();
+            value.with_context(|| format!("{argument} needs a value"))
+        };
+        match argument.as_str() {
+            "-p" | "--package" => options.package = Some(text()?),
+            "--only" => options.only = Some(text()?),
+            "--jobs" => options.jobs = Some(usize::try_from(number(&argument, &mut arguments)?)?),
+            "--shard" => options.shard = Some(shard(&text()?)?),
+            unknown => bail!("mutants does not know {unknown:?}"),
+        }
+    }
+    Ok(options)
+}
+
+/// `1/8`: the second of eight.
+fn shard(text: &str) -> Result<(usize, usize)> {
+    let numbers = text
+        .split_once('/')
+        .and_then(|(shard, shards)| Some((shard.parse().ok()?, shards.parse().ok()?)));
+    let is_one = |(shard, shards): &(usize, usize)| shard < shards;
+    numbers
+        .filter(is_one)
+        .with_context(|| format!("--shard needs K/N with K below N, and got {text:?}"))
+}
+
 fn number(argument: &str, arguments: &mut impl Iterator<Item = String>) -> Result<u64> {
     let value = arguments
         .next()
@@ -146,7 +201,7 @@ fn number(argument: &str, arguments: &mut impl Iterator<Item = String>) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use super::{ChaosOptions, Chore, Duration, FUZZ_TIME, Result, TestOptions, parse};
+    use super::{ChaosOptions, Chore, Duration, FUZZ_TIME, MutantOptions, Result, TestOptions, parse};
 
     fn parsed(line: &str) -> Result<Chore> {
         parse(line.split_whitespace().map(str::to_owned))
@@ -207,10 +262,16 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_mutants_goes_to_cargo_mutants_untouched() {
-        let expected = Chore::Mutants {
-            passed_on: vec!["--shard".into(), "1/8".into()],
+    fn mutants_can_be_chosen_by_package_and_by_name() {
+        let expected = MutantOptions {
+            package: Some("mainstay".into()),
+            only: Some("keeper".into()),
+            shard: Some((1, 8)),
+            jobs: Some(1),
         };
-        assert_eq!(parsed("mutants --shard 1/8").unwrap(), expected);
+        let line = "mutants -p mainstay --only keeper --jobs 1 --shard 1/8";
+        assert_eq!(parsed(line).unwrap(), Chore::Mutants(expected));
+        assert!(parsed("mutants --shard 8/8").is_err());
+        assert!(parsed("mutants -p").is_err());
     }
 }

@@ -11,17 +11,21 @@ use crate::project::Project;
 /// What building a test may take before it starts.
 const BUILD_WITHIN: Duration = Duration::from_secs(1200);
 
-/// Whose chaos there is: the fleet's, and the gateway's in front of one.
-const PACKAGES: [&str; 2] = ["mainstay", "mainstay-gateway"];
+/// The chaos tests, as package and test binary: the fleet, the gateway in front of one, and the daemon with its bridges.
+const TESTS: [(&str, &str); 3] = [
+    ("mainstay", "chaos"),
+    ("mainstay-gateway", "chaos"),
+    ("mainstay-cli", "program"),
+];
 
 /// Runs under cargo's own runner, because nextest's limit for a single test is shorter than a long chaos.
 pub(crate) fn run(project: &Project, options: &ChaosOptions) -> Result<()> {
-    PACKAGES
+    TESTS
         .iter()
-        .try_for_each(|package| run_one(project, package, options))
+        .try_for_each(|(package, test)| run_one(project, package, test, options))
 }
 
-fn run_one(project: &Project, package: &str, options: &ChaosOptions) -> Result<()> {
+fn run_one(project: &Project, package: &str, test: &str, options: &ChaosOptions) -> Result<()> {
     let mut cargo = project.cargo();
     cargo
         .args([
@@ -29,8 +33,9 @@ fn run_one(project: &Project, package: &str, options: &ChaosOptions) -> Result<(
             "--package",
             package,
             "--test",
-            "chaos",
+            test,
             "--",
+            "chaos",
             "--nocapture",
         ])
         .env("MAINSTAY_CHAOS_SECONDS", options.seconds.to_string());

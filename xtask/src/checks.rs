@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::arguments::{FUZZ_TIME, TestOptions};
+use crate::arguments::{DashboardOptions, FUZZ_TIME, TestOptions};
 use crate::project::Project;
 use crate::{
     child, conformance, dashboard, dependencies, fuzz, minimum_rust, partners, public_api, purity, tools,
@@ -188,7 +188,7 @@ fn attempt(step: CheckStep, project: &Project, options: &TestOptions) -> Result<
             child::run_while_it_speaks(cargo.args(["test", "--workspace", "--doc"]), STEP_SILENCE)
         }
         CheckStep::Conformance => conformance::run(project),
-        CheckStep::Dashboard => dashboard::run(project),
+        CheckStep::Dashboard => dashboard::run(project, &DashboardOptions::default()),
         CheckStep::Purity => purity::check(project),
         CheckStep::MinimumRust => minimum_rust::check(project),
         CheckStep::Dependencies => dependencies::check(project),

@@ -163,7 +163,7 @@ pub(crate) fn succeeds(command: &mut Command, within: Duration) -> bool {
         .is_ok_and(|child| matches!(wait(child, within), Ok(Some(status)) if status.success()))
 }
 
-/// Starts a command; whoever does sees to its end.
+/// Starts a command. The caller ends it.
 pub(crate) fn spawn(command: &mut Command) -> Result<Child> {
     command
         .spawn()
@@ -208,7 +208,7 @@ pub(crate) fn end(child: &mut Child) -> Result<()> {
     let family = descendants(child.id());
     signal("TERM", &family);
     poll(child, GRACE)?;
-    // Whoever the first signal reached may have started others meanwhile.
+    // Processes that the first signal reached may have started others meanwhile.
     let mut left = descendants(child.id());
     left.extend(
         family
@@ -279,7 +279,7 @@ fn parent_of(pid: u32) -> Option<u32> {
     Some(parent)
 }
 
-/// A zombie is not: whoever should collect it may never do so.
+/// A zombie is not: its parent may never reap it.
 fn is_alive(pid: u32) -> bool {
     state_and_parent(pid).is_some_and(|(state, _)| state != "Z")
 }

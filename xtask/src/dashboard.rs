@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::arguments::DashboardOptions;
 use crate::project::Project;
 use crate::{child, npm, tools};
 
@@ -14,20 +15,34 @@ const BUILD_SILENCE: Duration = Duration::from_secs(15 * 60);
 /// A step of the script waits for half a minute at most.
 const SCRIPT_SILENCE: Duration = Duration::from_secs(300);
 
-pub(crate) fn run(project: &Project) -> Result<()> {
+pub(crate) fn run(project: &Project, options: &DashboardOptions) -> Result<()> {
     let browser = tools::ensure_browser()?;
     let packages = project.built("partners/dashboard");
     npm::install(project, SOURCE, &packages).context("cannot install what drives the browser")?;
     let mut build = project.cargo();
-    child::run_while_it_speaks(build.args(["build", "--package", "mainstay-cli"]), BUILD_SILENCE)?;
+    build.args(["build", "--package", "mainstay-cli"]);
+    // Figures are those of the program as people run it.
+    let built = match options.load_seconds {
+        Some(_) => {
+            build.arg("--release");
+            "release/mainstay"
+        }
+        None => "debug/mainstay",
+    };
+    child::run_while_it_speaks(&mut build, BUILD_SILENCE)?;
     // The Node of the test clients, where that is there: a machine's own may be too old.
     let node = npm::node(&project.built("partners/clients"));
     let mut script = Command::new(node);
+    let file = match options.load_seconds {
+        Some(_) => "load.mjs",
+        None => "dashboard.mjs",
+    };
     script
-        .arg(project.source(SOURCE).join("dashboard.mjs"))
-        .arg(project.built("debug/mainstay"))
+        .arg(project.source(SOURCE).join(file))
+        .arg(project.built(built))
         .arg(project.built("dashboard"))
         .arg(browser)
-        .arg(packages);
+        .arg(packages)
+        .args(options.load_seconds.map(|seconds| seconds.to_string()));
     child::run_while_it_speaks(&mut script, SCRIPT_SILENCE)
 }

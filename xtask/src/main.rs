@@ -65,7 +65,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Test(options) => checks::run(&project, &options),
         Chore::Partners => partners::install(&project).and_then(|()| partners::build_rmcp_server(&project)),
         Chore::Conformance => conformance::run(&project),
-        Chore::Dashboard => dashboard::run(&project),
+        Chore::Dashboard(options) => dashboard::run(&project, &options),
         Chore::Rivals => rivals::install(&project),
         Chore::Bench { passed_on } => BENCHED.iter().try_for_each(|package| {
             let mut cargo = project.cargo();
@@ -75,6 +75,6 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Chaos(options) => chaos::run(&project, &options),
         Chore::Fuzz { time } => fuzz::run(&project, time),
         Chore::PublicApi => public_api::renew(&project),
-        Chore::Mutants { passed_on } => mutants::run(&project, &passed_on),
+        Chore::Mutants(options) => mutants::run(&project, &options),
     }
 }

@@ -18,6 +18,8 @@ use crate::{child, npm, python, tools};
 const SOURCE: &str = "tests/partners";
 const CLIENTS: &str = "tests/clients";
 const OLD_SDKS: &str = "tests/old-sdks";
+/// A client and a server that trace, and what decodes spans.
+const TRACES: &str = "tests/traces";
 const AUTHORIZATION_SERVER: &str = "tests/authorization-server";
 const OLD_PYTHON_SDKS: &str = "python-sdks.txt";
 const LOCAL_WITHIN: Duration = Duration::from_secs(120);
@@ -32,6 +34,8 @@ pub(crate) fn install(project: &Project) -> Result<()> {
         .context("cannot install the clients from npm")?;
     python::install(project, SOURCE, &project.built("partners/python"))
         .context("cannot install the partners from PyPI")?;
+    python::install(project, TRACES, &project.built("partners/traces"))
+        .context("cannot install the partners that trace from PyPI")?;
     npm::install(project, OLD_SDKS, &project.built("partners/old/npm"))
         .context("cannot install the old releases of the TypeScript SDK")?;
     python::install_releases(
@@ -91,7 +95,7 @@ fn prepare_files(project: &Project) -> Result<()> {
     child::run(git().args(["init", "--quiet"]).arg(&repository), LOCAL_WITHIN)?;
     let mut commit = git();
     commit.arg("--git-dir").arg(&git_directory);
-    // Nobody's own settings (signing, hooks, templates) belong into this commit.
+    // The user's own git settings (signing, hooks, templates) must not affect this commit.
     for setting in [
         "user.name=Mainstay",
         "user.email=mainstay@localhost",

@@ -40,6 +40,27 @@ const PARTNER_TOOLS: &[RustTool] = &[
         look: &["python3", "-c", "import venv, ensurepip"],
         package: "python3-venv",
     },
+    RustTool {
+        name: "prometheus with promtool",
+        look: &["promtool", "--version"],
+        package: "prometheus",
+    },
+    // A real keyring on a private bus, for the tests of logins.
+    RustTool {
+        name: "gnome-keyring",
+        look: &["gnome-keyring-daemon", "--version"],
+        package: "gnome-keyring",
+    },
+    RustTool {
+        name: "secret-tool",
+        look: &["sh", "-c", "command -v secret-tool"],
+        package: "libsecret-tools",
+    },
+    RustTool {
+        name: "dbus",
+        look: &["sh", "-c", "command -v dbus-run-session && command -v dbus-send"],
+        package: "dbus",
+    },
 ];
 
 const BROWSER: &[RustTool] = &[RustTool {

@@ -34,6 +34,7 @@ pub(crate) fn setup(adhoc: &AdHoc, common: &Common) -> Result<Option<Setup>, Com
         mentioned: Vec::new(),
         store: None,
         stop_within: common.stop_within,
+        daemon: None,
     }))
 }
 

@@ -1,14 +1,17 @@
-//! `mainstay serve --admin`: the control API and the dashboard beside MCP, at the same address.
+//! What `mainstay serve` serves beside MCP, at the same address: with `--admin` the control API and the dashboard, with `--metrics` or
+//! `--admin` the metrics.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::anyhow;
 use mainstay::Events;
+use mainstay::config::Secret;
 use mainstay::gateway::PlainText;
 use mainstay_control::{
-    API_ROOT, Attached, Control, ControlService, PAGE_ROOT, PageLogins, Role, ServerGroup, token_from_file,
+    API_ROOT, Attached, Control, ControlService, METRICS_PATH, MetricsAccess, PAGE_ROOT, PageLogins, Role,
+    ServerGroup, token_from_file,
 };
 use mainstay_daemon::live::{LiveConfiguration, state_directory};
 use mainstay_gateway::{Gateway, HttpDoor};
@@ -16,43 +19,57 @@ use mainstay_gateway::{Gateway, HttpDoor};
 use crate::args::ServeArgs;
 use crate::controlled::LiveControl;
 use crate::exit::CommandFailure;
+use crate::output::{Text, plain, text};
 
-/// The control API of a program that serves.
+/// What is served beside MCP.
 pub(crate) struct Admin {
     control: Control,
     live: Arc<LiveControl>,
-    token_file: PathBuf,
+    /// The file with the token of the control API, if that is served.
+    api_token_file: Option<PathBuf>,
+    metrics: MetricsPlace,
+}
+
+/// Where a reader of metrics gets its token.
+enum MetricsPlace {
+    /// It uses that of the control API.
+    OfApi,
+    /// It needs none.
+    Open,
+    TokenFile(PathBuf),
 }
 
 impl Admin {
-    /// Puts the API at the door, if it is asked for. Nothing is started yet: a bad token file must not cost the servers a
-    /// start.
+    /// Mounts on the listener what is asked for. Nothing is started yet: a bad token file must not cost the servers a start.
     pub(crate) fn open(
         arguments: &ServeArgs,
         door: HttpDoor,
     ) -> Result<(HttpDoor, Option<Self>), CommandFailure> {
-        if !arguments.admin {
+        if !arguments.admin && !arguments.metrics {
             return Ok((door, None));
         }
-        let token_file = match &arguments.admin_token_file {
-            Some(file) => file.clone(),
-            None => default_token_file().ok_or_else(|| {
-                CommandFailure::usage(anyhow!(
-                    "neither XDG_STATE_HOME nor HOME is set, so the token of the control API has no place: name a file \
-                     with --admin-token-file"
-                ))
-            })?,
-        };
-        let token = token_from_file(&token_file).map_err(CommandFailure::usage)?;
+        let (metrics, access) = metrics_access(arguments)?;
         let live = Arc::new(LiveControl::default());
         let control = Control::builder(Role::Serve).controlled(live.clone()).build();
-        let pages = PageLogins::new(token.expose());
-        let service = Arc::new(ControlService::with_pages(&control, pages, None));
-        let door = door.mount(&[API_ROOT, PAGE_ROOT], token, service);
+        let (door, api_token_file) = if arguments.admin {
+            let (file, token) = token(
+                arguments.admin_token_file.as_deref(),
+                "control-token",
+                "--admin-token-file",
+            )?;
+            let pages = PageLogins::new(token.expose());
+            let service = Arc::new(ControlService::with_pages(&control, access, pages, None));
+            let door = door.mount(&[API_ROOT, PAGE_ROOT, METRICS_PATH], Some(token), service);
+            (door, Some(file))
+        } else {
+            let service = Arc::new(ControlService::with_metrics(&control, access));
+            (door.mount(&[METRICS_PATH], None, service), None)
+        };
         let admin = Self {
             control,
             live,
-            token_file,
+            api_token_file,
+            metrics,
         };
         Ok((door, Some(admin)))
     }
@@ -73,14 +90,65 @@ impl Admin {
         self.control.clone()
     }
 
-    /// The file with the token, to show a person.
-    pub(crate) fn token_file(&self) -> PlainText {
-        PlainText::line(&self.token_file.display().to_string())
+    /// What is served, at this address, for a person.
+    pub(crate) fn announcements(&self, address: &str) -> Vec<Text> {
+        let shown = |file: &Path| PlainText::line(&file.display().to_string());
+        let api = self.api_token_file.as_deref().map(|file| {
+            text!(
+                "the control API is at {}{}; its token is in {}",
+                plain(address),
+                API_ROOT,
+                shown(file)
+            )
+        });
+        let metrics = match &self.metrics {
+            MetricsPlace::OfApi => None,
+            MetricsPlace::Open => Some(text!("the metrics are at {}{}", plain(address), METRICS_PATH)),
+            MetricsPlace::TokenFile(file) => Some(text!(
+                "the metrics are at {}{}; their token is in {}",
+                plain(address),
+                METRICS_PATH,
+                shown(file)
+            )),
+        };
+        api.into_iter().chain(metrics).collect()
     }
 }
 
-/// Where the token is, unless another file is named: with what outlives a restart, and is no cache.
+/// Who may read the metrics. What needs no token for MCP needs none here: metrics disclose less than the lists of tools.
+fn metrics_access(arguments: &ServeArgs) -> Result<(MetricsPlace, MetricsAccess), CommandFailure> {
+    let needs_token = arguments.token_file.is_some() || arguments.token_env.is_some();
+    match &arguments.metrics_token_file {
+        _ if !arguments.metrics => Ok((MetricsPlace::OfApi, MetricsAccess::none())),
+        None if !needs_token => Ok((MetricsPlace::Open, MetricsAccess::everyone())),
+        file => {
+            let (file, token) = token(file.as_deref(), "metrics-token", "--metrics-token-file")?;
+            Ok((MetricsPlace::TokenFile(file), MetricsAccess::token(&token)))
+        }
+    }
+}
+
+/// The token in this file, which is made if there is none, and the file.
+fn token(named: Option<&Path>, default: &str, option: &str) -> Result<(PathBuf, Secret), CommandFailure> {
+    let file = match named {
+        Some(file) => file.to_owned(),
+        None => in_state_directory(default).ok_or_else(|| {
+            CommandFailure::usage(anyhow!(
+                "neither XDG_STATE_HOME nor HOME is set, so the token has no place: name a file with {option}"
+            ))
+        })?,
+    };
+    let token = token_from_file(&file).map_err(CommandFailure::usage)?;
+    Ok((file, token))
+}
+
+/// Where the token of the control API is, unless another file is named.
 pub(crate) fn default_token_file() -> Option<PathBuf> {
+    in_state_directory("control-token")
+}
+
+/// A file with what outlives a restart, and is no cache.
+fn in_state_directory(file: &str) -> Option<PathBuf> {
     let state = state_directory(|name| env::var_os(name))?;
-    Some(state.join("control-token"))
+    Some(state.join(file))
 }

@@ -22,6 +22,8 @@ use crate::login::LoginArgs;
 use crate::logout::LogoutArgs;
 use crate::man::ManArgs;
 use crate::output::LogFormat;
+use crate::record::RecordArgs;
+use crate::replay::ReplayArgs;
 use crate::schema::SchemaArgs;
 use crate::service::ServiceArgs;
 use crate::top::TopArgs;
@@ -110,6 +112,8 @@ pub(crate) enum Command {
     Logs(LogsArgs),
     Events(EventsArgs),
     Sessions(SessionsArgs),
+    Record(RecordArgs),
+    Replay(ReplayArgs),
     Login(LoginArgs),
     Logout(LogoutArgs),
     Auth(AuthArgs),
@@ -346,7 +350,7 @@ pub(crate) struct ServeArgs {
     /// How many servers with `"isolation": "session"` may run for all sessions together
     #[arg(long, value_name = "COUNT", default_value_t = 64)]
     pub(crate) max_isolated: usize,
-    /// How many of them one client may have: one token, or one session where none is asked for [default: a quarter of all]
+    /// How many of them one client may have: one token, or one session where none is required [default: a quarter of all]
     #[arg(long, value_name = "COUNT", conflicts_with = "stdio")]
     pub(crate) max_isolated_per_client: Option<usize>,
     /// How many connections there may be at once; each open stream is one. With one more, the longest idle gives way
@@ -358,13 +362,13 @@ pub(crate) struct ServeArgs {
     /// How many sessions there may be at once; with one more, the longest idle gives way
     #[arg(long, value_name = "COUNT", default_value = "10000")]
     pub(crate) max_sessions: NonZeroUsize,
-    /// How many of them one client may have: one token, or one address where none is asked for [default: two fifths of all]
+    /// How many of them one client may have: one token, or one address where none is required [default: two fifths of all]
     #[arg(long, value_name = "COUNT")]
     pub(crate) max_sessions_per_client: Option<NonZeroUsize>,
     /// How many MiB may be held for all clients: running requests, answers that wait to be read, what sessions say of themselves
     #[arg(long, value_name = "MIB", default_value = "512")]
     pub(crate) client_memory: NonZeroUsize,
-    /// How many of them for one client: one token, or one session where none is asked for [default: a quarter of all]
+    /// How many of them for one client: one token, or one session where none is required [default: a quarter of all]
     #[arg(long, value_name = "MIB")]
     pub(crate) client_memory_per_client: Option<NonZeroUsize>,
     /// Requests that one client may make in a second, and as many at once; without it there is no bound
@@ -375,12 +379,22 @@ pub(crate) struct ServeArgs {
     /// If one of them does not, the program ends with the reason of each, and exit code 1.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
     pub(crate) required_within: Duration,
-    /// How long running calls may take when the program is told to end
+    /// How long running calls may take once shutdown begins
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     pub(crate) drain: Duration,
     /// Log a line for each request: address, method, path, status, server, duration and bytes
     #[arg(long)]
     pub(crate) access_log: bool,
+    /// Log the parameters and the answer of each request, cut to 2,000 bytes
+    ///
+    /// They may hold secrets. Without this, neither is ever logged.
+    #[arg(long, conflicts_with = "stdio")]
+    pub(crate) log_payloads: bool,
+    /// Keep whole messages of each server in memory, for `mainstay record`: the last 4096, up to 8 MiB
+    ///
+    /// Without it, only their heads are kept: direction, method, id, size and time.
+    #[arg(long)]
+    pub(crate) record: bool,
     /// Serve the control API too, under /api/v1: status, events, restart, enable, disable
     ///
     /// It needs a token of its own, which is made at the first start, in a file that only this user can read.
@@ -389,6 +403,18 @@ pub(crate) struct ServeArgs {
     /// The file that holds the token of the control API [default: $XDG_STATE_HOME/mainstay/control-token]
     #[arg(long, value_name = "FILE", requires = "admin")]
     pub(crate) admin_token_file: Option<PathBuf>,
+    /// Serve metrics for Prometheus at /metrics
+    ///
+    /// Where clients need no token for /mcp, none is needed here. Otherwise it needs the token in --metrics-token-file, which opens
+    /// nothing else and is made at the first start. With --admin, the token of the control API is accepted too.
+    #[arg(long, conflicts_with = "stdio")]
+    pub(crate) metrics: bool,
+    /// The file that holds the token for /metrics [default: $XDG_STATE_HOME/mainstay/metrics-token]
+    #[arg(long, value_name = "FILE", requires = "metrics")]
+    pub(crate) metrics_token_file: Option<PathBuf>,
+    /// Send traces to this receiver, over OTLP/HTTP, such as http://127.0.0.1:4318 [default: $OTEL_EXPORTER_OTLP_ENDPOINT]
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp_endpoint: Option<String>,
 }
 
 /// Serve one server under its own names on stdin and stdout, supervised

@@ -103,7 +103,8 @@ pub(crate) fn run(arguments: &AuthArgs, common: &Common, screen: &Screen) -> Don
     }
     let protected = match stored.protection {
         "plain" => "not encrypted; only your user can read them",
-        _key_file => "encrypted with a key file",
+        "key_file" => "encrypted with a key from a file",
+        _key_command => "encrypted with a key from a command",
     };
     screen.note(text!(
         "logins are kept in {} ({})",

@@ -4,15 +4,15 @@ mod quick;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
+use std::{env, fs, io};
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, ValueEnum};
-use mainstay_daemon::{
-    CommandServer, ConnectRequest, DEFAULT_VARIABLES, DaemonDialer, Launcher, RuntimeDirectory,
-    ServerRequestKind, Share, UrlServer, bridge,
-};
+use mainstay_bridge::handover::hand_over;
+use mainstay_bridge::hello::{CommandServer, ConnectRequest, ServerRequestKind, Share, UrlServer};
+use mainstay_bridge::{DEFAULT_VARIABLES, DaemonDialer, Launcher, RuntimeDirectory, bridge};
 
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::naming;
@@ -91,8 +91,9 @@ pub(crate) fn run(arguments: &ConnectArgs, config: Option<&Path>, no_cache: bool
         config: named_configuration(config).map(|path| path.display().to_string()),
         roots: None,
     };
-    let dialer = DaemonDialer::new(directory, launcher(config, no_cache, &["--on-demand"])?);
-    bridge::run(dialer, request).map_err(CommandFailure::failed)?;
+    let launcher = launcher(config, no_cache, &["--on-demand"])?;
+    hand_over(&program()?, &launcher, &request);
+    bridge::run(DaemonDialer::new(directory, launcher), request).map_err(CommandFailure::failed)?;
     Ok(Exit::Success)
 }
 
@@ -120,7 +121,7 @@ pub(crate) fn program() -> Result<PathBuf, CommandFailure> {
     }
 }
 
-/// The configuration that this run is told to use.
+/// The configuration file that was named for this run.
 fn named_configuration(config: Option<&Path>) -> Option<PathBuf> {
     let named = config.map(Path::to_owned);
     let named = named.or_else(|| {
@@ -216,8 +217,16 @@ fn named_variables(names: &[String]) -> Result<BTreeMap<String, String>, Command
                 "--env takes the name of a variable and no value: set the value in the host's configuration"
             )));
         }
-        let value = variable(name)?.with_context(|| not_set(name));
-        variables.insert(name.clone(), value.map_err(CommandFailure::usage)?);
+        match variable(name)? {
+            Some(value) => {
+                variables.insert(name.clone(), value);
+            }
+            // A host may name a variable that its server can do without, and would start the server too.
+            None => {
+                let warning = format!("warning: the variable {name} is not set, and is not passed on\n");
+                let _ = io::stderr().write_all(warning.as_bytes());
+            }
+        }
     }
     Ok(variables)
 }

@@ -5,22 +5,25 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use mainstay::config::{Secret, parse_duration};
+use mainstay_bridge::hello::{DaemonStatus, Share};
+use mainstay_bridge::{DaemonStart, RuntimeDirectory, StartReport, detach, status, stop};
 use mainstay_control::token_from_file;
 use mainstay_daemon::daemon::{self, DaemonConfiguration, DaemonSettings, Place, PlaceError};
-use mainstay_daemon::{
-    DaemonStart, DaemonStatus, RuntimeDirectory, Share, StartReport, detach, status, stop,
-};
+use mainstay_daemon::live::{LiveStart, state_directory};
 use serde::Serialize;
 
 use crate::admin::default_token_file;
 use crate::args::Common;
 use crate::connect::{launcher, program};
+use crate::control::not_applied;
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::live::{live_start, say};
-use crate::load::{cache_directory, load};
+use crate::load::{cache_directory, load, user_file};
 use crate::logins;
+use crate::otlp;
 use crate::output::{Cell, Ink, Screen, Text, count, plain, span, table, text};
-use crate::serve::serving_runtime;
+use crate::serve::{recorder, serving_runtime};
+use crate::watchdog;
 
 /// How long the start of a daemon may take: one that takes over waits for the end of the other.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
@@ -75,6 +78,9 @@ pub(crate) struct DaemonOptions {
     /// How long running calls may take when the daemon ends
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_duration)]
     drain: Duration,
+    /// Keep whole messages of each server in memory, for `mainstay record`: the last 4096, up to 8 MiB
+    #[arg(long)]
+    record: bool,
 }
 
 #[derive(Debug, Args)]
@@ -147,6 +153,9 @@ fn start(
         format!("--stop-within={}ms", common.stop_within.as_millis()),
     ];
     let mut given: Vec<&str> = times.iter().map(String::as_str).collect();
+    if options.record {
+        given.push("--record");
+    }
     if takes_over {
         given.push("--take-over");
     }
@@ -190,28 +199,32 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
         }
     };
     let configuration = configuration(common, screen);
-    // The demo server, which stands in for a missing configuration, starts when a host wants it.
-    let has_file = configuration.as_ref().is_ok_and(|found| found.live.was_read());
     let settings = DaemonSettings {
+        // The demo server, which stands in for a missing configuration, starts when a host wants it.
+        starts_configured: !configuration.live.stands_in() && !arguments.on_demand,
         configuration,
-        starts_configured: has_file && !arguments.on_demand,
         store: (!common.no_cache).then(cache_directory).flatten(),
         credential_source: Some(logins::source()),
         idle: arguments.options.idle.0,
         linger: arguments.options.linger,
         drain: arguments.options.drain,
         stop_within: common.stop_within,
+        recorder: recorder(arguments.options.record),
         page_token: page_token(),
     };
     let runtime = serving_runtime()?;
-    let ended = runtime.block_on(daemon::run(place, settings, report));
+    let ended = runtime.block_on(async {
+        otlp::start();
+        watchdog::ready();
+        daemon::run(place, settings, report).await
+    });
+    runtime.block_on(otlp::finish());
     runtime.block_on(logins::finish());
     runtime.shutdown_background();
     ended.map_err(CommandFailure::failed)?;
     Ok(Exit::Success)
 }
 
-/// The daemon's configuration. Bridges that need none of it are served although it has errors.
 /// What the dashboard's logins are made from. Without a place for the token, there is no dashboard.
 fn page_token() -> Option<Secret> {
     let token = token_from_file(&default_token_file()?);
@@ -220,14 +233,25 @@ fn page_token() -> Option<Secret> {
         .ok()
 }
 
-fn configuration(common: &Common, screen: &Screen) -> Result<DaemonConfiguration, String> {
-    let setup = load(common).map_err(|failure| format!("{:#}", failure.error))?;
-    setup.announce(screen);
+/// The daemon's configuration. One that cannot be used is followed all the same, and bridges that need none of it are served.
+fn configuration(common: &Common, screen: &Screen) -> DaemonConfiguration {
+    let live = match load(common) {
+        Ok(setup) => {
+            setup.announce(screen);
+            live_start(&setup, screen)
+        }
+        Err(failure) => {
+            let why = format!("{:#}", failure.error);
+            screen.error(Text::lines(&why));
+            let state = state_directory(|name| env::var_os(name));
+            LiveStart::unusable(user_file(common).ok().as_deref(), &why, state.as_deref())
+        }
+    };
     let screen = *screen;
-    Ok(DaemonConfiguration {
-        live: live_start(&setup, &screen),
+    DaemonConfiguration {
+        live,
         report: Box::new(move |event| say(&event, &screen)),
-    })
+    }
 }
 
 fn show_status(directory: &RuntimeDirectory, json: bool, screen: &Screen) -> Done {
@@ -273,6 +297,9 @@ fn shown(found: &DaemonStatus, screen: &Screen) -> Text {
         span(age),
         count(found.bridges.len(), "bridge")
     );
+    if let Some(problem) = &found.config_problem {
+        shown.push(not_applied(problem, screen.out));
+    }
     let rows: Vec<Vec<Cell>> = found
         .servers
         .iter()

@@ -8,12 +8,13 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use mainstay::config::{ConfigError, ConfigOrigin, Host, Problem, Severity, locate, nearest};
 use mainstay::{Configuration, ServerConfig};
+use mainstay_bridge::hello::DaemonStatus;
 
 use crate::adhoc;
 use crate::args::{AdHoc, Common};
 use crate::exit::CommandFailure;
 use crate::output::{Screen, Text, plain, text};
-use crate::through_daemon::use_daemon;
+use crate::through_daemon::{DaemonView, running_daemon, use_daemon};
 
 /// The name of the server that stands in where there is no configuration.
 const DEMO: &str = "demo";
@@ -32,6 +33,8 @@ pub(crate) struct Setup {
     pub(crate) store: Option<PathBuf>,
     /// How long the servers may take to end.
     pub(crate) stop_within: Duration,
+    /// The daemon whose servers these are, if each is a bridge to one of them.
+    pub(crate) daemon: Option<DaemonView>,
 }
 
 /// Where the servers come from.
@@ -39,7 +42,7 @@ pub(crate) struct Setup {
 pub(crate) enum Source {
     File {
         path: PathBuf,
-        how: ConfigOrigin,
+        found: FoundBy,
         /// Whose format it is in.
         host: Host,
     },
@@ -52,17 +55,45 @@ pub(crate) enum Source {
     Address,
 }
 
+/// How the configuration file was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FoundBy {
+    /// A flag or variable names it, or it is the user's own.
+    Search(ConfigOrigin),
+    /// The running daemon uses it.
+    Daemon,
+}
+
 /// The servers that a command is about: the one on the command line, or those of the configuration, which is announced.
 pub(crate) fn servers(adhoc: &AdHoc, common: &Common, screen: &Screen) -> Result<Setup, CommandFailure> {
     if let Some(setup) = adhoc::setup(adhoc, common)? {
         return Ok(setup);
     }
-    let mut setup = load(common)?;
+    if adhoc.no_daemon {
+        let setup = load(common)?;
+        setup.announce(screen);
+        return Ok(setup);
+    }
+    let daemon = running_daemon();
+    let mut setup = load_beside(daemon.as_ref(), common)?;
     setup.announce(screen);
-    if !adhoc.no_daemon {
-        use_daemon(&mut setup, screen);
+    if let Some(daemon) = daemon {
+        use_daemon(&mut setup, &daemon, screen);
     }
     Ok(setup)
+}
+
+/// Reads the configuration: the one that is named, or else the one that this daemon uses, or else the user's own. So all
+/// commands are about the same servers as `mainstay status`.
+pub(crate) fn load_beside(daemon: Option<&DaemonStatus>, common: &Common) -> Result<Setup, CommandFailure> {
+    let is_named = common.config.is_some() || set_path("MAINSTAY_CONFIG").is_some();
+    match daemon.and_then(|daemon| daemon.config.as_deref()) {
+        Some(path) if !is_named => {
+            let store = (!common.no_cache).then(cache_directory).flatten();
+            read(PathBuf::from(path), FoundBy::Daemon, store, common)
+        }
+        Some(_) | None => load(common),
+    }
 }
 
 /// Finds and reads the configuration.
@@ -85,21 +116,33 @@ pub(crate) fn load(common: &Common) -> Result<Setup, CommandFailure> {
             mentioned,
             store,
             stop_within: common.stop_within,
+            daemon: None,
         });
     };
+    let setup = read(path, FoundBy::Search(located.origin), store, common)?;
+    Ok(Setup { mentioned, ..setup })
+}
+
+fn read(
+    path: PathBuf,
+    found: FoundBy,
+    store: Option<PathBuf>,
+    common: &Common,
+) -> Result<Setup, CommandFailure> {
     let configuration = Configuration::load(&path).map_err(CommandFailure::usage)?;
     Ok(Setup {
         source: Source::File {
             path,
-            how: located.origin,
+            found,
             host: configuration.host,
         },
         servers: configuration.servers,
         problems: configuration.problems,
         refused: configuration.refused,
-        mentioned,
+        mentioned: Vec::new(),
         store,
         stop_within: common.stop_within,
+        daemon: None,
     })
 }
 
@@ -123,8 +166,8 @@ impl Setup {
     /// Says what is used, what is not, and what is wrong with it.
     pub(crate) fn announce(&self, screen: &Screen) {
         match &self.source {
-            Source::File { path, how, host } => {
-                let mut found = found(*how);
+            Source::File { path, found, host } => {
+                let mut found = how(*found);
                 if let Some(name) = host.name() {
                     found += &format!(", in the format of {name}");
                 }
@@ -200,10 +243,11 @@ fn shown(path: &Path) -> Text {
 }
 
 /// How a file was found, in words.
-fn found(how: ConfigOrigin) -> String {
-    match how {
-        ConfigOrigin::Flag | ConfigOrigin::Env => format!("named by {how}"),
-        _ => format!("found in {how}"),
+fn how(found: FoundBy) -> String {
+    match found {
+        FoundBy::Daemon => "as the daemon does".to_owned(),
+        FoundBy::Search(how @ (ConfigOrigin::Flag | ConfigOrigin::Env)) => format!("named by {how}"),
+        FoundBy::Search(how) => format!("found in {how}"),
     }
 }
 

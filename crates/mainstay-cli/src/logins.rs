@@ -46,19 +46,29 @@ pub(crate) fn source() -> Arc<dyn CredentialSource> {
     Arc::new(LazyLogins)
 }
 
+static LOGINS: OnceLock<Result<Logins, String>> = OnceLock::new();
+
 /// The logins of this process.
 pub(crate) fn logins() -> Result<&'static Logins, &'static str> {
-    static LOGINS: OnceLock<Result<Logins, String>> = OnceLock::new();
-    let opened = LOGINS.get_or_init(|| open().map_err(|error| format!("{error:#}")));
+    let opened = LOGINS.get_or_init(|| open(None).map_err(|error| format!("{error:#}")));
     opened.as_ref().map_err(String::as_str)
 }
 
-fn open() -> anyhow::Result<Logins> {
+/// Chooses how logins are protected. It comes before the first use of [`logins`].
+pub(crate) fn protect_with(protection: StoreProtection) -> Result<(), CommandFailure> {
+    let opened = open(Some(protection)).map_err(CommandFailure::failed)?;
+    let _ = LOGINS.set(Ok(opened));
+    Ok(())
+}
+
+fn open(protection: Option<StoreProtection>) -> anyhow::Result<Logins> {
     let directory =
         directory().ok_or_else(|| anyhow!("neither MAINSTAY_LOGINS nor HOME says where logins are kept"))?;
-    let protection =
-        set_path("MAINSTAY_LOGIN_KEY_FILE").map_or(StoreProtection::Plain, StoreProtection::KeyFile);
-    let store = FileStore::open(&directory, protection)?;
+    let named = || set_path("MAINSTAY_LOGIN_KEY_FILE").map(StoreProtection::KeyFile);
+    let store = match protection.or_else(named) {
+        Some(protection) => FileStore::open(&directory, protection)?,
+        None => FileStore::open_as_chosen(&directory)?,
+    };
     Ok(Logins::new(Arc::new(store)))
 }
 

@@ -33,12 +33,16 @@ mod logout;
 mod man;
 mod memory;
 mod naming;
+mod otlp;
 mod output;
 mod pick;
 mod ping;
 mod prompt;
 mod reach;
 mod read;
+mod record;
+mod recording_file;
+mod replay;
 mod run;
 mod schema;
 mod serve;
@@ -50,6 +54,7 @@ mod through_daemon;
 mod tools;
 mod top;
 mod ui;
+mod watchdog;
 mod wrap;
 
 use std::env;
@@ -61,6 +66,7 @@ use args::{Command, CommandLine};
 use connect::ConnectArgs;
 use exit::{CommandFailure, Done, Exit};
 use log::Logged;
+use otlp::OtlpSettings;
 use output::{LogFormat, Screen, Text};
 
 fn main() -> ExitCode {
@@ -75,7 +81,11 @@ fn main() -> ExitCode {
     let arguments = CommandLine::parse();
     let common = &arguments.common;
     let screen = Screen::new(common.quiet, common.log_format);
-    let _log = log::init(&screen, logged(&arguments));
+    let traces = match traces(&arguments) {
+        Ok(traces) => traces,
+        Err(failure) => return ended(Err(failure), &screen),
+    };
+    let _log = log::init(&screen, logged(&arguments), traces);
     if let Err(error) = mainstay::process::raise_descriptor_limit() {
         tracing::warn!(%error, "the limit of open files is not raised");
     }
@@ -100,6 +110,8 @@ fn main() -> ExitCode {
         Command::Logs(logs) => control::logs(logs, &screen),
         Command::Events(events) => control::events(events, &screen),
         Command::Sessions(sessions) => control::sessions(sessions, &screen),
+        Command::Record(record) => record::run(record, &screen),
+        Command::Replay(replay) => replay::run(replay, common, &screen),
         Command::Login(login) => login::run(login, common, &screen),
         Command::Logout(logout) => logout::run(logout, common, &screen),
         Command::Auth(auth) => auth::run(auth, common, &screen),
@@ -136,6 +148,15 @@ fn ended(done: Done, screen: &Screen) -> ExitCode {
     .into()
 }
 
+/// Where traces go, for a program that serves.
+fn traces(arguments: &CommandLine) -> Result<Option<OtlpSettings>, CommandFailure> {
+    match &arguments.command {
+        Command::Serve(serve) => OtlpSettings::find(serve.otlp_endpoint.as_deref()),
+        Command::Daemon(daemon) if daemon.is_run() => OtlpSettings::find(None),
+        _other => Ok(None),
+    }
+}
+
 /// What is logged unless `MAINSTAY_LOG` says otherwise.
 fn logged(arguments: &CommandLine) -> Logged {
     match &arguments.command {
@@ -164,6 +185,8 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Events(_)
         | Command::Sessions(_)
         | Command::Ui(_)
+        | Command::Record(_)
+        | Command::Replay(_)
         | Command::Import(_)
         | Command::Add(_)
         | Command::Remove(_)

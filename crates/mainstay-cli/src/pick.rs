@@ -21,7 +21,7 @@ pub(crate) struct Picked {
     pub(crate) rest: Vec<String>,
 }
 
-/// What kind of thing is asked for, for messages.
+/// The kind of item, for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sought {
     Tool,

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use mainstay::Fleet;
 use mainstay::fleet::CloseReport;
+use mainstay::{Fleet, FleetBuilder};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{CommandFailure, Done, Exit};
@@ -26,9 +26,29 @@ pub(crate) fn with_fleet_or(
     work: impl AsyncFnOnce(&Fleet) -> Done,
     interrupted: impl FnOnce(Exit) -> Done,
 ) -> Done {
+    supervised(setup, screen, |builder| builder, work, interrupted)
+}
+
+/// The same with a fleet that is made in another way.
+pub(crate) fn with_fleet_made(
+    setup: &Setup,
+    screen: &Screen,
+    make: impl FnOnce(FleetBuilder) -> FleetBuilder,
+    work: impl AsyncFnOnce(&Fleet) -> Done,
+) -> Done {
+    supervised(setup, screen, make, work, Ok)
+}
+
+fn supervised(
+    setup: &Setup,
+    screen: &Screen,
+    make: impl FnOnce(FleetBuilder) -> FleetBuilder,
+    work: impl AsyncFnOnce(&Fleet) -> Done,
+    interrupted: impl FnOnce(Exit) -> Done,
+) -> Done {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(CommandFailure::failed)?;
-    let done = runtime.block_on(supervise(setup, screen, work, interrupted));
+    let done = runtime.block_on(supervise(setup, screen, make, work, interrupted));
     runtime.block_on(logins::finish());
     // The fleet is closed: tasks that still run are not needed.
     runtime.shutdown_background();
@@ -38,12 +58,13 @@ pub(crate) fn with_fleet_or(
 async fn supervise(
     setup: &Setup,
     screen: &Screen,
+    make: impl FnOnce(FleetBuilder) -> FleetBuilder,
     work: impl AsyncFnOnce(&Fleet) -> Done,
     interrupted: impl FnOnce(Exit) -> Done,
 ) -> Done {
     // Before anything is started, so that a signal during the start ends it.
     let signals = Signals::listen()?;
-    let mut builder = Fleet::builder().credential_source(logins::source());
+    let mut builder = make(Fleet::builder().credential_source(logins::source()));
     if let Some(store) = &setup.store {
         builder = builder.store(store);
     }

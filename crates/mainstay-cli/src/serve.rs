@@ -10,8 +10,8 @@ use std::{fs, io};
 use anyhow::{Context as _, anyhow};
 use mainstay::fleet::StartupError;
 use mainstay::gateway::{Introduction, introduced_as};
+use mainstay::recorder::RecorderOptions;
 use mainstay::{CallError, Fleet};
-use mainstay_control::API_ROOT;
 use mainstay_gateway::{ClientInput, Gateway, GatewayBuilder, HttpDoor, Scope};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -24,10 +24,12 @@ use crate::exit::{CommandFailure, Done, Exit};
 use crate::live::FollowedConfig;
 use crate::load::{Setup, load};
 use crate::logins;
+use crate::otlp;
 use crate::output::{Screen, count, text};
 use crate::run::{Signals, say_late};
 use crate::server_stderr::Passing;
 use crate::standard::{self, EndsEarly, StandardInput};
+use crate::watchdog;
 
 /// Threads that serve. Payloads are not parsed, so a few carry more than a network does.
 const MAX_WORKERS: usize = 8;
@@ -57,6 +59,7 @@ pub(crate) fn run(arguments: &ServeArgs, common: &Common, screen: &Screen) -> Do
     setup.announce(screen);
     let runtime = serving_runtime()?;
     let done = runtime.block_on(serve_http(&setup, arguments, door, admin.as_ref(), screen));
+    runtime.block_on(otlp::finish());
     runtime.block_on(logins::finish());
     runtime.shutdown_background();
     done
@@ -95,6 +98,7 @@ pub(crate) fn serve_stdio(
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(CommandFailure::failed)?;
     let done = runtime.block_on(serve_host(setup, scope, meets, max_isolated, screen));
+    runtime.block_on(otlp::finish());
     runtime.block_on(logins::finish());
     runtime.shutdown_background();
     done
@@ -103,6 +107,7 @@ pub(crate) fn serve_stdio(
 /// A signal is the end of the input: what runs has as long as when the host closes it, and nothing new begins.
 async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usize, screen: &Screen) -> Done {
     let mut signals = Signals::listen()?;
+    otlp::start();
     // A host that is gone needs no wrapped server.
     let live = match meets {
         Meets::Gateway { .. } => Some(FollowedConfig::prepare(setup, screen)?),
@@ -115,7 +120,8 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
     let Some((input, introduction)) = arrived else {
         return Ok(Exit::Success);
     };
-    let gateway = gateway(setup, max_isolated, introduction).for_one_client();
+    // There is no control API here that could return a recording.
+    let gateway = gateway(setup, max_isolated, introduction, RecorderOptions::off()).for_one_client();
     let servers = live
         .as_ref()
         .map_or_else(|| setup.servers.clone(), FollowedConfig::servers);
@@ -164,7 +170,7 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
     Ok(exit.unwrap_or(Exit::Success))
 }
 
-/// Passes the wrapped server's stderr on. It is asked for before anything is awaited, so that nothing is missed.
+/// Passes the wrapped server's stderr on. It subscribes before the first await, so that no line is missed.
 fn pass_stderr(gateway: &Gateway, scope: &Scope, meets: Meets) -> Option<Passing> {
     let (Scope::Server(name), Meets::Client(passes)) = (scope, meets) else {
         return None;
@@ -199,6 +205,7 @@ async fn serve_http(
     screen: &Screen,
 ) -> Done {
     let mut signals = Signals::listen()?;
+    otlp::start();
     let live = FollowedConfig::prepare(setup, screen)?;
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener.map_err(|error| cannot_listen(arguments.listen, &error))?;
@@ -208,7 +215,13 @@ async fn serve_http(
     } else {
         "http"
     };
-    let mut gateway = gateway(setup, arguments.max_isolated, None);
+    let mut gateway = gateway(setup, arguments.max_isolated, None, recorder(arguments.record));
+    if admin.is_some() {
+        gateway = gateway.measured();
+    }
+    if arguments.log_payloads {
+        gateway = gateway.log_payloads();
+    }
     if let Some(most) = arguments.max_isolated_per_client {
         gateway = gateway.max_isolated_per_client(most);
     }
@@ -233,14 +246,10 @@ async fn serve_http(
         address
     ));
     if let Some(admin) = admin {
-        screen.note(text!(
-            "the control API is at {}://{}{}; its token is in {}",
-            scheme,
-            address,
-            API_ROOT,
-            admin.token_file()
-        ));
+        let notes = admin.announcements(&format!("{scheme}://{address}"));
+        notes.into_iter().for_each(|note| screen.note(note));
     }
+    watchdog::ready();
     let live = live.follow(&gateway, admin.map(Admin::control), screen);
     if let Some(admin) = admin {
         admin.follows(&live);
@@ -310,13 +319,28 @@ fn cannot_listen(address: SocketAddr, error: &io::Error) -> CommandFailure {
     CommandFailure::failed(anyhow!("cannot listen on {address}: {}{remedy}", error.kind()))
 }
 
+/// What is recorded, as `--record` says.
+pub(crate) fn recorder(is_asked: bool) -> RecorderOptions {
+    match is_asked {
+        true => RecorderOptions::payloads(),
+        false => RecorderOptions::heads(),
+    }
+}
+
 /// So many MiB.
 fn bytes(mib: NonZeroUsize) -> usize {
     mib.get().saturating_mul(1024 * 1024)
 }
 
-fn gateway(setup: &Setup, max_isolated: usize, introduction: Option<Introduction>) -> GatewayBuilder {
-    let mut builder = Fleet::builder().credential_source(logins::source());
+fn gateway(
+    setup: &Setup,
+    max_isolated: usize,
+    introduction: Option<Introduction>,
+    recorder: RecorderOptions,
+) -> GatewayBuilder {
+    let mut builder = Fleet::builder()
+        .credential_source(logins::source())
+        .recorder(recorder);
     if let Some(introduction) = introduction {
         builder = introduced_as(builder, introduction);
     }

@@ -1,6 +1,6 @@
 //! Standard input and output, without a thread between them and the runtime where that can be.
 //!
-//! Hosts start servers with pipes or, as Node does, with sockets; both can be waited for. Anything else, a terminal or a
+//! Hosts start servers with pipes or, as Node does, with sockets; both can be polled. Anything else, a terminal or a
 //! file, is read and written by threads of the runtime.
 
 use std::fs::File;

@@ -4,27 +4,46 @@
 //! without a daemon, and nothing is started that the daemon has already.
 
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-use mainstay::ServerConfig;
-use mainstay_daemon::{RuntimeDirectory, status};
+use mainstay::lifecycle::{Desired, Generation};
+use mainstay::server::Reason;
+use mainstay::{Failure, ServerConfig, StateKind, Status};
+use mainstay_bridge::hello::DaemonStatus;
+use mainstay_bridge::{RuntimeDirectory, status};
+use mainstay_control::ControlClient;
+use mainstay_control::api::{ActorKind, DesiredState, ServerStatus, StateName};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 
-use crate::load::{Setup, Source};
+use crate::control;
+use crate::exit::CommandFailure;
+use crate::load::Setup;
 use crate::output::{Screen, text};
+use crate::startup::Standing;
 
-/// Changes the setup to the daemon's servers, if a daemon runs that uses the same configuration, and says so.
-pub(crate) fn use_daemon(setup: &mut Setup, screen: &Screen) {
-    let Some(file) = setup.file().map(Path::to_owned) else {
-        return;
-    };
-    if !matches!(setup.source, Source::File { .. }) {
-        return;
+/// From one look at servers that are still starting to the next.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How long a server may take to answer a ping before it counts as down.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The daemon of this user, if one runs. Starts none, and creates nothing. Errors count as none: `mainstay daemon status` says
+/// what is wrong.
+pub(crate) fn running_daemon() -> Option<DaemonStatus> {
+    let directory = RuntimeDirectory::existing(|name| env::var_os(name)).ok()??;
+    // A connection would start a daemon whose socket systemd holds.
+    if !directory.has_daemon() {
+        return None;
     }
-    // Where none can be found, the servers are started here; `mainstay daemon status` says what is wrong.
-    let Ok(directory) = RuntimeDirectory::find(|name| env::var_os(name)) else {
-        return;
-    };
-    let Ok(Some(daemon)) = status(&directory) else {
+    status(&directory).ok().flatten()
+}
+
+/// Changes the setup to the daemon's servers, if this daemon uses the same configuration, and says so.
+pub(crate) fn use_daemon(setup: &mut Setup, daemon: &DaemonStatus, screen: &Screen) {
+    let Some(file) = setup.file().map(Path::to_owned) else {
         return;
     };
     let whole = std::path::absolute(&file).unwrap_or(file);
@@ -36,6 +55,7 @@ pub(crate) fn use_daemon(setup: &mut Setup, screen: &Screen) {
     setup.servers = bridges;
     // What a bridge offers is stored by the daemon.
     setup.store = None;
+    setup.daemon = DaemonView::find();
     screen.note(text!(
         "using the servers of the daemon (process {}); --no-daemon starts them for this command alone",
         daemon.pid
@@ -53,4 +73,105 @@ fn bridge(server: &ServerConfig) -> Option<ServerConfig> {
         .call_idle_timeout(server.call_idle_timeout())
         .build()
         .ok()
+}
+
+/// What the daemon knows of its servers. A bridge is connected even if its server is not.
+#[derive(Clone, Debug)]
+pub(crate) struct DaemonView(PathBuf);
+
+impl DaemonView {
+    fn find() -> Option<Self> {
+        let directory = RuntimeDirectory::existing(|name| env::var_os(name)).ok()??;
+        Some(Self(directory.socket()))
+    }
+
+    fn client(&self) -> ControlClient {
+        ControlClient::unix(self.0.clone()).via(ActorKind::Command)
+    }
+
+    /// Waits until the daemon's servers are up or not worth waiting for, at most for this long, and puts their state in the place
+    /// of that of their bridges. A server that is connected and answers no ping is down.
+    pub(crate) async fn settle(
+        &self,
+        statuses: &mut [Status],
+        within: Duration,
+    ) -> Result<(), CommandFailure> {
+        let deadline = Instant::now() + within;
+        loop {
+            let seen = self.client().servers(false).await.map_err(control::failed)?;
+            for status in statuses.iter_mut() {
+                if let Some(seen) = seen.servers.iter().find(|seen| *seen.name == *status.server) {
+                    take_over(status, seen);
+                }
+            }
+            let is_settled = |status: &Status| Standing::of(status).is_settled();
+            if statuses.iter().all(is_settled) || Instant::now() >= deadline {
+                break;
+            }
+            sleep(LOOK_INTERVAL).await;
+        }
+        let mut pings = JoinSet::new();
+        for (place, status) in statuses.iter().enumerate() {
+            if status.state == StateKind::Connected {
+                let (daemon, server) = (self.clone(), status.server.clone());
+                pings.spawn(async move { (place, daemon.ping(&server, PING_TIMEOUT).await) });
+            }
+        }
+        while let Some(Ok((place, answer))) = pings.join_next().await {
+            if let Err(error) = answer {
+                let status = &mut statuses[place];
+                (status.state, status.reason) = (StateKind::Disconnected, Some(Reason::Lost));
+                status.last_error = Some(Arc::new(Failure::reported(&error, Vec::new())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Pings a server of the daemon.
+    pub(crate) async fn ping(&self, server: &str, within: Duration) -> Result<Duration, String> {
+        let client = self.client().timeout(within + PING_TIMEOUT);
+        let report = client
+            .ping(server, within)
+            .await
+            .map_err(|error| error.to_string())?;
+        match report.round_trip_us {
+            Some(micros) => Ok(Duration::from_micros(micros)),
+            None => Err(report.error.unwrap_or_default()),
+        }
+    }
+}
+
+/// Puts the state of a server in the place of that of the bridge to it.
+fn take_over(status: &mut Status, seen: &ServerStatus) {
+    let at = |ms: u64| SystemTime::UNIX_EPOCH + Duration::from_millis(ms);
+    status.state = match seen.state {
+        StateName::Disabled => StateKind::Disabled,
+        StateName::Connecting => StateKind::Connecting,
+        StateName::Connected => StateKind::Connected,
+        StateName::Reconnecting => StateKind::Reconnecting,
+        StateName::Disabling => StateKind::Disabling,
+        StateName::PermanentlyFailed => StateKind::PermanentlyFailed,
+        StateName::Disconnected | StateName::Unknown => StateKind::Disconnected,
+    };
+    status.desired = match seen.desired {
+        DesiredState::Enabled => Desired::Enabled,
+        DesiredState::Disabled => Desired::Disabled,
+    };
+    let reasons = [
+        Reason::Idle,
+        Reason::AuthRequired,
+        Reason::Lost,
+        Reason::BudgetSpent,
+    ];
+    status.reason = reasons
+        .into_iter()
+        .find(|reason| seen.reason.as_deref() == Some(reason.as_str()));
+    status.generation = seen.generation.map(Generation);
+    (status.attempt, status.budget, status.starts) = (seen.attempt, seen.budget, seen.starts.max(1));
+    status.next_retry = seen.next_retry_ms.map(at);
+    status.pid = None;
+    status.last_error = seen.last_failure.as_ref().map(|failure| {
+        let stderr = failure.stderr.clone();
+        Arc::new(Failure::reported(&failure.message, stderr))
+    });
 }

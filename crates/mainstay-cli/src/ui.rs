@@ -3,21 +3,21 @@
 use std::env;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use mainstay_bridge::RuntimeDirectory;
 use mainstay_control::api::{ActorKind, PageLink};
 use mainstay_control::{ControlClient, ControlError, token_from_file};
-use mainstay_daemon::RuntimeDirectory;
 use tokio::runtime::Builder;
 
 use crate::admin::default_token_file;
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::output::{Screen, plain, text};
 
-/// Where `mainstay serve` listens, unless it is told otherwise.
+/// Where `mainstay serve` listens, by default.
 const DEFAULT_ADDRESS: &str = "http://127.0.0.1:7332";
 
 /// Open the dashboard in a browser
@@ -69,21 +69,26 @@ async fn link(arguments: &UiArgs) -> Result<(String, PageLink), CommandFailure> 
     }
     let base = arguments.url.as_deref().unwrap_or(DEFAULT_ADDRESS);
     let base = base.trim_end_matches('/');
-    let address = address(base)?;
-    let file = arguments.admin_token_file.clone().or_else(default_token_file);
-    let file = file.ok_or_else(|| {
-        CommandFailure::usage(anyhow!(
-            "neither XDG_STATE_HOME nor HOME is set: name the token file with --admin-token-file"
-        ))
-    })?;
-    let token = token_from_file(&file).map_err(CommandFailure::usage)?;
-    let client = ControlClient::tcp(address, token).via(ActorKind::Command);
+    let client = admin_client(base, arguments.admin_token_file.as_deref())?;
     let link = client
         .page_link()
         .await
         .with_context(|| format!("no daemon runs, and there is no dashboard at {base}: start one with `mainstay daemon start` or `mainstay serve --admin`"))
         .map_err(CommandFailure::failed)?;
     Ok((base.to_owned(), link))
+}
+
+/// A client for the control API of `mainstay serve --admin` at this address.
+pub(crate) fn admin_client(url: &str, token_file: Option<&Path>) -> Result<ControlClient, CommandFailure> {
+    let address = address(url.trim_end_matches('/'))?;
+    let file = token_file.map(Path::to_owned).or_else(default_token_file);
+    let file = file.ok_or_else(|| {
+        CommandFailure::usage(anyhow!(
+            "neither XDG_STATE_HOME nor HOME is set: name the token file with --admin-token-file"
+        ))
+    })?;
+    let token = token_from_file(&file).map_err(CommandFailure::usage)?;
+    Ok(ControlClient::tcp(address, token).via(ActorKind::Command))
 }
 
 /// The address in a URL of plain HTTP. The code must not travel where others can read it.

@@ -23,6 +23,7 @@ pub(crate) fn run(arguments: &WrapArgs, common: &Common, screen: &Screen) -> Don
         mentioned: Vec::new(),
         store: (!common.no_cache).then(cache_directory).flatten(),
         stop_within: common.stop_within,
+        daemon: None,
     };
     // One client on stdin and stdout is one session, and this server is its own in any case.
     let meets = Meets::Client(passes_stderr(arguments));

@@ -12,11 +12,13 @@ use mainstay_gateway::Gateway;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::api::{
-    Actor, ApiProblem, DesiredState, EntryDocument, EventDetail, ProblemKind, ProgramStatus, ReloadReport,
-    ServerList, ServerOrigin, ServerStatus, SessionList, StateName, now_ms, unix_ms,
+    Actor, ApiProblem, DesiredState, EntryDocument, EventDetail, LoginProgress, ProblemKind, ProgramStatus,
+    ReloadReport, ServerList, ServerOrigin, ServerStatus, SessionList, StateName, now_ms, unix_ms,
 };
+use crate::catalog_changes;
 use crate::controlled::{Controlled, Controlling};
 use crate::journal::{DEFAULT_EVENTS_LIMIT, Journal};
+use crate::logins::PersonLogins;
 use crate::recording;
 use crate::status::{self, UsageByPid};
 
@@ -123,6 +125,7 @@ pub(crate) struct Hub {
     pub(crate) instance: String,
     started: SystemTime,
     pub(crate) journal: Arc<Journal>,
+    pub(crate) logins: PersonLogins,
     groups: Mutex<Groups>,
 }
 
@@ -169,6 +172,7 @@ impl ControlBuilder {
             node: self.node,
             instance: new_instance(),
             started: SystemTime::now(),
+            logins: PersonLogins::default(),
             groups: Mutex::default(),
         }))
     }
@@ -232,6 +236,8 @@ impl Control {
             names.for_each(|name| self.0.journal.write(Some(name), EventDetail::Added));
         }
         recording::start(events, group.shown_as.clone(), &self.0.journal);
+        let catalogs = group.gateway.fleet().catalog_reader();
+        catalog_changes::start(catalogs, group.shown_as.clone(), &self.0.journal);
         Attached {
             hub: self.0.clone(),
             number,
@@ -382,6 +388,10 @@ impl Hub {
         })
     }
 
+    pub(crate) fn started(&self) -> SystemTime {
+        self.started
+    }
+
     pub(crate) fn program(&self) -> ProgramStatus {
         let servers = self.all_servers();
         let is_connected =
@@ -394,6 +404,7 @@ impl Hub {
             pid: std::process::id(),
             started_ms: unix_ms(self.started),
             configuration: self.controlled.configuration(),
+            configuration_problem: self.controlled.configuration_problem(),
             connected: servers.iter().filter(is_connected).count(),
             servers: servers.len(),
             sessions: self
@@ -468,6 +479,22 @@ impl Hub {
             PersonCommand::Disable => named.server.disable().await,
         };
         taken.map_err(|error| not_taken(&named.name, &error))
+    }
+
+    /// Begins a login on behalf of a person, and records it.
+    pub(crate) async fn begin_login(&self, server: &str, by: Actor) -> Result<LoginProgress, ApiProblem> {
+        let named = self.server(server)?;
+        let begun = self.logins.begin(&named.name, &named.server).await;
+        let refused = begun.as_ref().err().map(ToString::to_string);
+        self.journal.write(
+            Some(named.name),
+            EventDetail::Command {
+                command: "login".to_owned(),
+                by,
+                refused,
+            },
+        );
+        begun
     }
 
     /// Changes the configuration on behalf of a person, and records the command and what it did.
@@ -549,7 +576,7 @@ fn not_taken(server: &str, error: &CommandError) -> ApiProblem {
 }
 
 /// Characters of an unknown name that a message shows.
-const NAME_CHARS_LIMIT: usize = 100;
+pub(crate) const NAME_CHARS_LIMIT: usize = 100;
 
 /// How many names a message lists.
 const LISTED_LIMIT: usize = 20;

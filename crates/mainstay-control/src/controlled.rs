@@ -48,6 +48,11 @@ pub trait Controlled: Send + Sync + 'static {
     fn configuration(&self) -> Option<String> {
         None
     }
+
+    /// Why that file, as it was last read, is not applied.
+    fn configuration_problem(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A program of which nothing can be asked but its servers.

@@ -30,7 +30,7 @@ pub(crate) struct JournalEntry {
 }
 
 impl JournalEntry {
-    /// Whether it concerns this server, or any server is asked for.
+    /// Whether it concerns this server; `None` matches all.
     pub(crate) fn is_of(&self, server: Option<&str>) -> bool {
         server.is_none_or(|server| self.server.as_deref() == Some(server))
     }

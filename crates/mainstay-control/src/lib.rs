@@ -9,12 +9,17 @@
 //! Every command of a person is an event.
 
 pub mod api;
+mod cancelling;
+mod catalog_changes;
 mod client;
 mod control;
 mod controlled;
 mod journal;
+mod logins;
+mod metrics;
 mod openapi;
 mod page;
+mod recorded;
 mod recording;
 mod service;
 mod status;
@@ -23,6 +28,7 @@ mod token;
 pub use client::{ControlClient, ControlError, EventStream, StderrStream};
 pub use control::{Attached, Control, ControlBuilder, Role, ServerGroup};
 pub use controlled::{Controlled, Controlling};
+pub use metrics::{METRICS_PATH, MetricsAccess};
 pub use openapi::document as openapi_document;
 pub use page::{PAGE_CODE_LIFETIME, PAGE_ROOT, PageLogins};
 pub use service::{API_ROOT, ControlService, OpenPage};

@@ -43,6 +43,12 @@ pub(crate) fn json() -> Bytes {
         paths::events,
         paths::sessions,
         paths::call,
+        paths::ping,
+        paths::record,
+        paths::cancel_call,
+        paths::begin_login,
+        paths::login_progress,
+        paths::login_callback,
         paths::ui,
         paths::openapi,
     ),
@@ -57,8 +63,9 @@ struct Document;
 )]
 mod paths {
     use crate::api::{
-        ApiProblem, CallReport, CallRequest, CatalogDocument, EntryDocument, EventPage, PageLink,
-        ProgramStatus, ReloadReport, ServerList, ServerStatus, SessionList, StderrPage,
+        ApiProblem, CallReport, CallRequest, CatalogDocument, EntryDocument, EventPage, LoginCallback,
+        LoginProgress, PageLink, PingReport, ProgramStatus, RecordingDocument, ReloadReport, ServerList,
+        ServerStatus, SessionList, StderrPage,
     };
 
     /// The program as a whole.
@@ -249,6 +256,92 @@ mod paths {
         )
     )]
     fn call() {}
+
+    /// Pings the live connection of a server, and starts nothing. A server that does not answer is answered with status 200 too.
+    #[utoipa::path(
+        post,
+        path = "/api/v1/servers/{name}/ping",
+        params(
+            ("name" = String, Path),
+            ("timeout_ms" = Option<u64>, Query, description = "how long the answer may take: 5000 by default")
+        ),
+        responses(
+            (status = 200, body = PingReport),
+            (status = 400, body = ApiProblem),
+            (status = 404, body = ApiProblem)
+        )
+    )]
+    fn ping() {}
+
+    /// The last messages of a server's connections, and those of connections that were lost. Payloads are there if the program
+    /// records them and they are asked for.
+    #[utoipa::path(
+        get,
+        path = "/api/v1/servers/{name}/record",
+        params(
+            ("name" = String, Path),
+            ("payloads" = Option<bool>, Query, description = "whole messages, where they are recorded (default: false)")
+        ),
+        responses(
+            (status = 200, body = RecordingDocument),
+            (status = 400, body = ApiProblem),
+            (status = 404, body = ApiProblem)
+        )
+    )]
+    fn record() {}
+
+    /// Cancels a call that waits for an answer. Its caller is told, the server too, and the connection stays.
+    #[utoipa::path(
+        post,
+        path = "/api/v1/servers/{name}/calls/{id}/cancel",
+        params(("name" = String, Path), ("id" = String, Path, description = "the id of the call, as the status of the server has it")),
+        responses(
+            (status = 200, body = ServerStatus),
+            (status = 404, body = ApiProblem),
+            (status = 409, body = ApiProblem)
+        )
+    )]
+    fn cancel_call() {}
+
+    /// Begins a login to a server, or finds the one that waits. The person opens `address` in a browser on the machine of the
+    /// program; then the server connects by itself.
+    #[utoipa::path(
+        post,
+        path = "/api/v1/servers/{name}/login",
+        params(("name" = String, Path)),
+        responses(
+            (status = 200, body = LoginProgress),
+            (status = 404, body = ApiProblem),
+            (status = 408, body = ApiProblem),
+            (status = 409, body = ApiProblem)
+        )
+    )]
+    fn begin_login() {}
+
+    /// How far the last login has come.
+    #[utoipa::path(
+        get,
+        path = "/api/v1/servers/{name}/login",
+        params(("name" = String, Path)),
+        responses((status = 200, body = LoginProgress), (status = 404, body = ApiProblem))
+    )]
+    fn login_progress() {}
+
+    /// Takes the address that the browser ended at, if the browser runs on another machine and cannot load it.
+    #[utoipa::path(
+        post,
+        path = "/api/v1/servers/{name}/login/callback",
+        params(("name" = String, Path)),
+        request_body = LoginCallback,
+        responses(
+            (status = 200, body = LoginProgress),
+            (status = 400, body = ApiProblem),
+            (status = 404, body = ApiProblem),
+            (status = 409, body = ApiProblem),
+            (status = 413, body = ApiProblem)
+        )
+    )]
+    fn login_callback() {}
 
     /// A link that opens the dashboard, logged in. It works once.
     #[utoipa::path(

@@ -6,19 +6,22 @@ use std::sync::Arc;
 use mainstay::catalog::Kind;
 use mainstay::lifecycle::Desired;
 use mainstay::process::{StderrLine, TreeUsage, tree_usage};
-use mainstay::server::{CallCounts, Reason, TransportKind};
-use mainstay::{Failure, Server, StateKind, Status};
+use mainstay::server::{CallCounts, TransportKind};
+use mainstay::{Failure, Server, Status};
 use mainstay_gateway::{DoorKind, Scope, SessionInfo};
 
 use crate::api::{
     CallTotals, CatalogDocument, CatalogItem, CatalogSummary, DesiredState, FailureDocument, LoginNeeded,
-    ProcessStatus, RunningCall, ServerStatus, SessionDoor, SessionList, SessionStatus, SetAside, StartStatus,
-    StderrRecord, ms, unix_ms,
+    PendingCallStatus, ProcessStatus, RunningCall, ServerStatus, SessionDoor, SessionList, SessionStatus,
+    SetAside, StartStatus, StderrRecord, ms, unix_ms,
 };
 use crate::control::{AttachedGroup, Hub, Named, Role};
 
 /// Lines of stderr in a server's status.
 const STDERR_LINES: usize = 5;
+
+/// Calls in a server's status.
+const PENDING_CALLS: usize = 20;
 
 /// What the processes of servers use, by the process that was started.
 #[derive(Default)]
@@ -34,6 +37,10 @@ impl UsageByPid {
         let usage = tree_usage(&pids).await;
         let known = pids.into_iter().zip(usage);
         Self(known.filter_map(|(pid, usage)| Some((pid, usage?))).collect())
+    }
+
+    pub(crate) fn of(&self, pid: i32) -> Option<TreeUsage> {
+        self.0.get(&pid).copied()
     }
 }
 
@@ -75,7 +82,7 @@ pub(crate) fn server_status(
         origin: named.group.origin,
         target: server.shown_target(),
         state: status.state.into(),
-        up: is_up(&status),
+        up: status.is_up(),
         reason: status.reason.map(|reason| reason.as_str().to_owned()),
         desired: match status.desired {
             Desired::Enabled => DesiredState::Enabled,
@@ -105,8 +112,9 @@ pub(crate) fn server_status(
             .map(|kind: TransportKind| kind.as_str().to_owned()),
         catalog: catalog_summary(server, &status),
         calls: totals(&server.call_counts(), &status),
+        pending: pending(server),
         process: status.pid.map(|pid| {
-            let used = usage.0.get(&pid);
+            let used = usage.of(pid);
             ProcessStatus {
                 pid,
                 processes: used.map(|used| used.processes),
@@ -117,18 +125,6 @@ pub(crate) fn server_status(
         starts: status.starts,
         stale_reports: status.stale_reports,
         sessions: users.of_server(named),
-    }
-}
-
-fn is_up(status: &Status) -> bool {
-    match status.state {
-        StateKind::Connected => true,
-        StateKind::Disconnected => status.reason == Some(Reason::Idle),
-        StateKind::Disabled
-        | StateKind::Connecting
-        | StateKind::Reconnecting
-        | StateKind::Disabling
-        | StateKind::PermanentlyFailed => false,
     }
 }
 
@@ -166,6 +162,20 @@ fn totals(counts: &CallCounts, status: &Status) -> CallTotals {
         p50_us: percentile(50),
         p95_us: percentile(95),
     }
+}
+
+/// The calls that wait for an answer. A session of a client is known by its number.
+fn pending(server: &Server) -> Vec<PendingCallStatus> {
+    let calls = server.pending_calls(PENDING_CALLS).into_iter();
+    calls
+        .map(|call| PendingCallStatus {
+            id: call.id.to_string(),
+            method: call.method,
+            name: call.name,
+            session: call.client,
+            since_ms: unix_ms(call.since),
+        })
+        .collect()
 }
 
 fn catalog_summary(server: &Server, status: &Status) -> Option<CatalogSummary> {

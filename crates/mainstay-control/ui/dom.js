@@ -52,15 +52,20 @@ export function setChildren(parent, wanted) {
   }
 }
 
-/** Calls `draw` once in the next frame, however often it is asked for. */
-export function inNextFrame(draw) {
+/** Calls `draw` once in the next frame, however often it is asked for, and leaves at least so many milliseconds between two. */
+export function inNextFrame(draw, apart = 0) {
   let asked = false;
+  let last = -Infinity;
   return () => {
     if (asked) return;
     asked = true;
-    requestAnimationFrame(() => {
+    const frame = () => requestAnimationFrame(() => {
       asked = false;
+      last = performance.now();
       draw();
     });
+    const wait = last + apart - performance.now();
+    if (wait > 0) setTimeout(frame, wait);
+    else frame();
   };
 }

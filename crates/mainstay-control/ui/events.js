@@ -2,6 +2,8 @@
 
 import { element, inNextFrame, setChildren } from "./dom.js";
 import { clock, duration, plain, words } from "./format.js";
+import { summary } from "./changes.js";
+import { lossDetails } from "./recorder.js";
 import { healthOf } from "./states.js";
 
 const SHOWN = 500;
@@ -11,7 +13,7 @@ export class EventsView {
   #list = element("ol", { class: "timeline" });
   #filter = element("input", { type: "search", placeholder: "Filter events", "aria-label": "Filter events" });
   #items = new Map();
-  #drawSoon = inNextFrame(() => this.draw());
+  #drawSoon = inNextFrame(() => this.draw(), 200);
 
   constructor(frame) {
     this.#frame = frame;
@@ -49,7 +51,8 @@ export function entry(event, withServer) {
     line(event),
     said.length > 0 && element("details", {},
       element("summary", {}, "stderr at that moment"),
-      element("pre", {}, said.map((text) => plain(text, 1000)).join("\n"))));
+      element("pre", {}, said.map((text) => plain(text, 1000)).join("\n"))),
+    event.server && event.failure?.generation && lossDetails(event.server, event.failure.generation));
 }
 
 /** One event in one line. */
@@ -64,6 +67,7 @@ export function line(event) {
     case "command": return `${event.command} by ${by(event.by)}${event.refused ? `, refused: ${plain(event.refused, 200)}` : ""}`;
     case "reloaded": return `configuration applied, by ${by(event.by)}: ${report(event.report)}`;
     case "reload_refused": return `configuration refused, by ${by(event.by)}: ${plain(event.title, 300)}`;
+    case "catalog_changed": return `offers changed: ${summary(event)}`;
     case "added": return "added";
     case "removed": return "removed";
     case "lost": return `${event.count} events were lost here`;
@@ -79,7 +83,8 @@ function failure(what) {
 }
 
 function by(actor) {
-  return actor.agent ? `${words(actor.via)} (${plain(actor.agent, 60)})` : words(actor.via);
+  // A browser names itself at length, and says nothing of the person.
+  return actor.agent && actor.via !== "dashboard" ? `${words(actor.via)} (${plain(actor.agent, 60)})` : words(actor.via);
 }
 
 function report(changes) {

@@ -1,9 +1,13 @@
-// One server: its state on the lifecycle diagram, its timeline, its stderr, and what it offers.
+// One server: its state on the lifecycle diagram, its running calls, its timeline, its stderr, and what it offers.
 
 import { element, inNextFrame, setAttribute, setChildren, setText } from "./dom.js";
 import { bytes, clock, duration, latency, plain, plural, words } from "./format.js";
+import { CallsTable } from "./calls.js";
+import { CatalogHistory } from "./changes.js";
 import { entry } from "./events.js";
 import { LifecycleDiagram } from "./lifecycle.js";
+import { LoginPanel } from "./login.js";
+import { RecorderView } from "./recorder.js";
 import { health } from "./states.js";
 import { follow, request, serverPath } from "./store.js";
 import { ToolCard } from "./tool.js";
@@ -21,18 +25,23 @@ export class ServerView {
   #timeline = element("ol", { class: "timeline" });
   #items = new Map();
   #stderr = [];
-  #log = element("pre", { class: "log", tabindex: "0", "aria-label": "stderr" });
+  #log = element("pre", { class: "log", tabindex: "0", role: "region", "aria-label": "stderr" });
   #search = element("input", { type: "search", placeholder: "Search stderr", "aria-label": "Search stderr" });
   #stop = new AbortController();
   #catalog = null;
   #catalogHash = null;
   #offers = element("div", { class: "offers" });
-  #drawSoon = inNextFrame(() => this.draw());
+  #calls;
+  #login;
+  #history = new CatalogHistory();
+  #drawSoon = inNextFrame(() => this.draw(), 200);
   #drawLogSoon = inNextFrame(() => this.#drawLog());
 
   constructor(frame, name) {
     this.#frame = frame;
     this.#name = name;
+    this.#calls = new CallsTable(frame, name);
+    this.#login = new LoginPanel(frame, name);
     const part = (key, tag = "span", attributes = {}) => (this.#parts[key] = element(tag, attributes));
     this.#search.addEventListener("input", () => this.#drawLog());
     this.root = element("article", { class: "server" },
@@ -41,12 +50,15 @@ export class ServerView {
         element("h1", {}, plain(name, 120)), part("badge", "span", { class: "badge" }), part("since", "span", { class: "muted" }),
         element("span", { class: "commands" }, this.#button("Restart", "restart"), this.#button("Enable", "enable"), this.#button("Disable", "disable"))),
       part("why", "p", { class: "why" }),
-      part("login", "p", { class: "login", hidden: true }),
+      this.#login.root,
       this.#diagram.root,
       part("facts", "dl", { class: "facts" }),
+      section("Running calls", this.#calls.root),
       section("Timeline", this.#timeline),
       section("stderr", element("div", { class: "tools" }, this.#search), this.#log),
-      section("Offers", this.#offers));
+      section("Messages", new RecorderView(name).root),
+      section("Offers", this.#offers),
+      section("What its offers changed", this.#history.root));
     this.#follow();
   }
 
@@ -95,20 +107,21 @@ export class ServerView {
     const now = store.now();
     const parts = this.#parts;
     setAttribute(parts.badge, "class", `badge ${health(server)}`);
-    setText(parts.badge, words(server.state));
+    setText(parts.badge, server.reason === "auth_required" ? "login needed" : words(server.state));
     setText(parts.since, `for ${duration(now - server.since_ms)}`);
     setText(parts.why, why(server, now));
-    const needsLogin = server.reason === "auth_required";
-    parts.login.hidden = !needsLogin;
-    if (needsLogin) setText(parts.login, `It needs a login: run \`mainstay login ${plain(server.name, 80)}\`.`);
+    this.#login.draw(server);
+    this.#calls.draw(server, now);
     const events = store.events.filter((event) => event.server === this.#name);
-    this.#diagram.draw(server, events.filter((event) => event.type === "transition"));
+    this.#diagram.draw(server, store.transitions(this.#name));
     this.#drawFacts(server, now);
+    this.#history.draw(events);
     const shown = events.slice(-TIMELINE).reverse().map((event) => {
       let item = this.#items.get(event);
       if (!item) this.#items.set(event, item = entry(event, false));
       return item;
     });
+    if (this.#items.size > 4 * TIMELINE) this.#items = new Map(events.slice(-TIMELINE).map((event) => [event, this.#items.get(event)]));
     setChildren(this.#timeline, shown.length ? shown : [element("li", { class: "empty" }, "Nothing happened yet.")]);
     const listed = `${server.catalog?.listed_ms} ${server.catalog?.tools} ${server.catalog?.stale_since_ms}`;
     if (listed !== this.#catalogHash) {
@@ -137,17 +150,15 @@ export class ServerView {
     try {
       const catalog = await request(`${serverPath(this.#name)}/catalog`);
       if (catalog.hash === this.#catalog?.hash) return;
-      const before = this.#catalog;
       this.#catalog = catalog;
-      this.#drawCatalog(catalog, before);
+      this.#drawCatalog(catalog);
     } catch {
       setChildren(this.#offers, [element("p", { class: "empty" }, "It was never listed.")]);
     }
   }
 
-  #drawCatalog(catalog, before) {
+  #drawCatalog(catalog) {
     const parts = [];
-    if (before) parts.push(changes(before, catalog));
     if (catalog.instructions) parts.push(element("details", {}, element("summary", {}, "Instructions"), element("pre", {}, plain(catalog.instructions, 5000))));
     parts.push(element("h3", {}, plural(catalog.tools.length, "tool")), ...catalog.tools.slice(0, 500).map((tool) => new ToolCard(this.#name, tool).root));
     for (const [what, items] of [["prompt", catalog.prompts], ["resource", catalog.resources], ["template", catalog.templates]]) {
@@ -162,20 +173,4 @@ export class ServerView {
 
 function section(title, ...children) {
   return element("section", {}, element("h2", {}, title), ...children);
-}
-
-/** What changed in the catalog while this page looked on. */
-function changes(before, after) {
-  const text = (item) => JSON.stringify(item.definition);
-  const said = [];
-  for (const kind of ["tools", "prompts", "resources", "templates"]) {
-    const [old, now] = [before, after].map((catalog) => new Map(catalog[kind].map((item) => [item.name, text(item)])));
-    for (const [name, definition] of now) {
-      if (!old.has(name)) said.push(`+ ${kind} ${name}`);
-      else if (old.get(name) !== definition) said.push(`~ ${kind} ${name}`);
-    }
-    for (const name of old.keys()) if (!now.has(name)) said.push(`− ${kind} ${name}`);
-  }
-  if (said.length === 0) return null;
-  return element("div", { class: "diff" }, element("h3", {}, `Changed at ${clock(Date.now())}`), element("pre", {}, said.slice(0, 200).map((line) => plain(line, 200)).join("\n")));
 }

@@ -6,6 +6,9 @@ import { health } from "./states.js";
 import { serverPath } from "./store.js";
 import { Strip } from "./strip.js";
 
+// Under many changes a person reads no faster than this.
+const APART = 200;
+
 const ORDER = { down: 0, busy: 1, up: 2, off: 3 };
 
 export class ServersView {
@@ -14,12 +17,16 @@ export class ServersView {
   #body = element("tbody");
   #filter = element("input", { type: "search", placeholder: "Filter servers", "aria-label": "Filter servers" });
   #count = element("span", { class: "muted" });
-  #drawSoon = inNextFrame(() => this.draw());
+  #drawSoon = inNextFrame(() => this.#drawChanged(), APART);
+  /** Rows that are not on the screen are drawn when they come there: with 200 of them, a second costs no more than with 20. */
+  #observer = new IntersectionObserver((seen) => this.#seen(seen), { rootMargin: "300px" });
+  /** What the order and the number of rows depend on, when they were last drawn. */
+  #order = "";
 
   constructor(frame) {
     this.#frame = frame;
     this.#filter.addEventListener("input", () => this.draw());
-    const heads = ["Server", "State", "Last hour", "Calls/s", "p50 / p95", "Errors", "Running", "Memory", "CPU", "Offers", "Used by", ""];
+    const heads = ["Server", "State", "Last hour", "Calls/s", "p50 / p95", "Failed", "Running", "Memory", "CPU", "Offers", "Used by", ""];
     this.root = element("section", { "aria-label": "Servers" },
       element("h1", { class: "hidden" }, "Servers"),
       element("div", { class: "tools" }, this.#filter, this.#count),
@@ -31,25 +38,58 @@ export class ServersView {
   }
 
   changed() { this.#drawSoon(); }
-  tick() { this.#drawSoon(); }
-  close() {}
+  tick() { this.draw(); }
+  close() { this.#observer.disconnect(); }
 
+  #seen(entries) {
+    const { store } = this.#frame;
+    for (const entry of entries) {
+      const row = this.#rows.get(entry.target.dataset.server);
+      const server = row && store.servers.get(entry.target.dataset.server);
+      if (!server) continue;
+      row.isSeen = entry.isIntersecting;
+      if (row.isSeen) row.draw(server, store.transitions(server.name), store.now());
+    }
+  }
+
+  /** Draws the rows that changed. */
+  #drawChanged() {
+    this.#drawRows(this.#frame.store.takeTouched());
+  }
+
+  /** Draws all rows: times count on. */
   draw() {
+    this.#frame.store.takeTouched();
+    this.#drawRows(null);
+  }
+
+  #drawRows(touched) {
     const { store } = this.#frame;
     const now = store.now();
-    const transitions = Map.groupBy(store.events.filter((event) => event.type === "transition"), (event) => event.server);
     const wanted = this.#filter.value.trim().toLowerCase();
     const servers = [...store.servers.values()]
       .filter((server) => !wanted || server.name.toLowerCase().includes(wanted) || server.state.includes(wanted))
       .sort((one, other) => ORDER[health(one)] - ORDER[health(other)] || one.name.localeCompare(other.name));
-    for (const name of this.#rows.keys()) if (!store.servers.has(name)) this.#rows.delete(name);
+    for (const [name, row] of this.#rows) {
+      if (store.servers.has(name)) continue;
+      this.#observer.unobserve(row.root);
+      this.#rows.delete(name);
+    }
     const rows = servers.map((server) => {
       let row = this.#rows.get(server.name);
-      if (!row) this.#rows.set(server.name, row = new Row(server.name, this.#frame));
-      row.draw(server, transitions.get(server.name) ?? [], now);
+      const isNew = !row;
+      if (isNew) {
+        this.#rows.set(server.name, row = new Row(server.name, this.#frame));
+        this.#observer.observe(row.root);
+      }
+      if (isNew || (row.isSeen && (!touched || touched.has(server.name)))) row.draw(server, store.transitions(server.name), now);
       return row.root;
     });
-    setChildren(this.#body, rows);
+    const order = servers.map((server) => server.name).join("\n");
+    if (order !== this.#order || rows.length === 0) {
+      this.#order = order;
+      setChildren(this.#body, rows);
+    }
     setText(this.#count, servers.length === store.servers.size ? "" : `${servers.length} of ${plural(store.servers.size, "server")}`);
     if (store.servers.size === 0 && store.program) {
       setChildren(this.#body, [element("tr", {}, element("td", { colspan: "12", class: "empty" },
@@ -59,6 +99,7 @@ export class ServersView {
 }
 
 class Row {
+  isSeen = true;
   #cells = {};
   #strip = new Strip();
   #frame;
@@ -69,12 +110,12 @@ class Row {
     this.#frame = frame;
     const cell = (key, attributes = {}) => (this.#cells[key] = element("td", attributes));
     const part = (key, attributes = {}) => (this.#cells[key] = element("span", attributes));
-    this.root = element("tr", {},
+    this.root = element("tr", { "data-server": name },
       element("th", { scope: "row" }, element("a", { href: `#/servers/${encodeURIComponent(name)}` }, plain(name, 80)), part("target", { class: "target" })),
       element("td", { class: "state" }, part("badge", { class: "badge" }), " ", part("since", { class: "muted" }), part("why", { class: "why" })),
       element("td", {}, this.#strip.root),
       cell("rate", { class: "number", "data-label": "calls/s" }), cell("latency", { class: "number", "data-label": "p50 / p95" }),
-      cell("errors", { class: "number", "data-label": "errors" }), cell("running", { class: "number", "data-label": "running" }),
+      element("td", { class: "number", "data-label": "failed" }, part("failed"), part("outcomes", { class: "outcomes" })), cell("running", { class: "number", "data-label": "running" }),
       cell("memory", { class: "number", "data-label": "memory" }), cell("cpu", { class: "number", "data-label": "CPU" }),
       cell("offers", { class: "wide" }), cell("users", { class: "short",  "data-label": "used by" }),
       element("td", { class: "commands" }, this.#button("Restart", "restart"), this.#cells.toggle = this.#button("Disable", "disable")));
@@ -100,15 +141,15 @@ class Row {
     setText(cells.target, plain(server.target ?? "", 60));
     setAttribute(cells.badge, "class", `badge ${condition}`);
     setText(cells.badge, server.reason === "auth_required" ? "login needed" : words(server.state));
-    setText(cells.since, `for ${duration(now - server.since_ms)}`);
+    setText(cells.since, `for ${duration(now - server.since_ms)}${server.generation ? ` · generation ${server.generation}` : ""}`);
     setText(cells.why, why(server, now));
     this.#strip.draw(server, transitions, now);
     setText(cells.rate, rate(this.#frame.store.rates.get(server.name)));
     setText(cells.latency, `${latency(server.calls.p50_us)} / ${latency(server.calls.p95_us)}`);
     const { errors, not_sent, refused, unknown } = server.calls;
     const failed = errors + not_sent + refused + unknown;
-    setText(cells.errors, String(failed));
-    setAttribute(cells.errors, "title", failed ? `answered with an error ${errors}, not sent ${not_sent}, refused ${refused}, may have run ${unknown}` : null);
+    setText(cells.failed, String(failed));
+    setText(cells.outcomes, [[errors, "error"], [not_sent, "not sent"], [refused, "refused"], [unknown, "unknown"]].filter(([count]) => count).map(([count, word]) => `${count} ${word}`).join(", "));
     setText(cells.running, server.calls.waiting ? `${server.calls.in_flight} + ${server.calls.waiting} waiting` : String(server.calls.in_flight));
     setText(cells.memory, bytes(server.process?.resident_bytes));
     const load = this.#frame.store.loads.get(server.name);
@@ -141,6 +182,7 @@ function offers(server, now) {
   const what = [plural(catalog.tools, "tool")];
   if (catalog.prompts) what.push(plural(catalog.prompts, "prompt"));
   if (catalog.resources + catalog.templates) what.push(plural(catalog.resources + catalog.templates, "resource"));
+  if (catalog.listed_ms && !catalog.stale_since_ms) what.push(`listed ${duration(now - catalog.listed_ms)} ago`);
   if (catalog.stale_since_ms) what.push(`stale for ${duration(now - catalog.stale_since_ms)}`);
   return what.join(", ");
 }

@@ -3,6 +3,8 @@
 
 const API = "../api/v1";
 const MAX_EVENTS = 5000;
+// Of one server: the last hour of one that fails every few seconds.
+const MAX_TRANSITIONS = 500;
 const RETRY_FIRST = 500;
 const RETRY_LONGEST = 5000;
 
@@ -81,6 +83,9 @@ export class Store extends EventTarget {
   servers = new Map();
   sessions = [];
   events = [];
+  /** The servers that changed since a view last took them. */
+  #touched = new Set();
+  #transitions = new Map();
   /** Calls a second of each server, from the last two figures. */
   rates = new Map();
   loads = new Map();
@@ -93,6 +98,23 @@ export class Store extends EventTarget {
   #ahead = 0;
 
   now() { return Date.now() + this.#ahead; }
+
+  /** The transitions of a server that are known, the oldest first. */
+  transitions(server) { return this.#transitions.get(server) ?? []; }
+
+  /** The names of the servers that changed since this was last asked. */
+  takeTouched() {
+    const touched = this.#touched;
+    this.#touched = new Set();
+    return touched;
+  }
+
+  #noteTransition(event) {
+    let known = this.#transitions.get(event.server);
+    if (!known) this.#transitions.set(event.server, known = []);
+    known.push(event);
+    if (known.length > MAX_TRANSITIONS) known.splice(0, known.length - MAX_TRANSITIONS / 2);
+  }
 
   /** Reads the stream, for as long as the page is open. */
   async run() {
@@ -141,6 +163,9 @@ export class Store extends EventTarget {
     this.servers = new Map(snapshot.servers.map((server) => [server.name, server]));
     this.sessions = snapshot.sessions.sessions;
     this.events = snapshot.events;
+    this.#transitions.clear();
+    for (const event of this.events) if (event.type === "transition") this.#noteTransition(event);
+    for (const name of this.servers.keys()) this.#touched.add(name);
     if (restarted) this.rates.clear();
     this.#setLink("live");
     this.#changed("snapshot");
@@ -148,7 +173,10 @@ export class Store extends EventTarget {
 
   #event(event) {
     this.events.push(event);
-    if (this.events.length > MAX_EVENTS) this.events.splice(0, this.events.length - MAX_EVENTS);
+    // Some at a time: to move all of them for each new one costs more.
+    if (this.events.length > MAX_EVENTS + 500) this.events.splice(0, this.events.length - MAX_EVENTS);
+    if (event.type === "transition") this.#noteTransition(event);
+    if (event.server) this.#touched.add(event.server);
     const server = event.server && this.servers.get(event.server);
     if (event.type === "transition" && server) {
       server.state = event.to;
@@ -157,7 +185,12 @@ export class Store extends EventTarget {
       server.next_retry_ms = event.next_retry_ms;
       if (event.failure) server.last_failure = event.failure;
     }
-    if (event.type === "removed") this.servers.delete(event.server);
+    if (event.type === "removed") {
+      this.servers.delete(event.server);
+      this.#transitions.delete(event.server);
+      this.rates.delete(event.server);
+      this.loads.delete(event.server);
+    }
     this.dispatchEvent(new CustomEvent("happened", { detail: event }));
     this.#changed("servers");
   }
@@ -174,11 +207,13 @@ export class Store extends EventTarget {
       }
       server.seen_ms = figures.at_ms;
       this.servers.set(server.name, server);
+      this.#touched.add(server.name);
     }
     // A server without a message has not changed: nothing was called.
     for (const [name, server] of this.servers) {
       if (server.seen_ms !== figures.at_ms) {
         server.seen_ms = figures.at_ms;
+        if (this.rates.get(name) || this.loads.get(name)) this.#touched.add(name);
         this.rates.set(name, 0);
         this.loads.set(name, 0);
       }

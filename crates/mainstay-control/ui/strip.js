@@ -31,27 +31,55 @@ export function segments(server, transitions, now) {
   return found.reverse();
 }
 
+const WORSE = { down: 3, busy: 2, up: 1, off: 0 };
+
+/** One bar for each stretch of the same health. What is shorter than a column counts as the worst that was in it. */
+function bars(parts, now) {
+  const columns = new Array(WIDTH).fill(null);
+  for (const part of parts) {
+    if (part.unsure) continue;
+    const column = (at) => Math.min(WIDTH - 1, Math.max(0, Math.floor(((at - (now - HOUR)) / HOUR) * WIDTH)));
+    for (let at = column(part.from); at <= column(part.to); at += 1) {
+      if (columns[at] === null || WORSE[part.health] > WORSE[columns[at]]) columns[at] = part.health;
+    }
+  }
+  // The end of the line is what the server is now.
+  columns[WIDTH - 1] = parts.at(-1)?.health ?? columns[WIDTH - 1];
+  const found = [];
+  columns.forEach((health, at) => {
+    if (health === null) return;
+    const last = found.at(-1);
+    if (last && last.health === health && last.at + last.width === at) last.width += 1;
+    else found.push({ health, at, width: 1 });
+  });
+  return found;
+}
+
 export class Strip {
   root = drawing("svg", { class: "strip", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
+  #drawn = { column: -1, last: null, state: "" };
 
   draw(server, transitions, now) {
+    // It looks the same until something happens or a column has passed.
+    const column = Math.floor(now / (HOUR / WIDTH));
+    const last = transitions.at(-1) ?? null;
+    const drawn = this.#drawn;
+    if (drawn.column === column && drawn.last === last && drawn.state === server.state) return;
+    this.#drawn = { column, last, state: server.state };
     const parts = segments(server, transitions, now);
-    const x = (at) => ((at - (now - HOUR)) / HOUR) * WIDTH;
     const kept = [...this.root.children];
-    const bars = parts.filter((part) => !part.unsure).map((part, index) => {
+    setChildren(this.root, bars(parts, now).map(({ health, at, width }, index) => {
       const bar = kept[index] ?? drawing("rect", { y: 0, height: HEIGHT });
-      setAttribute(bar, "class", part.health);
-      setAttribute(bar, "x", x(part.from).toFixed(1));
-      // Something short is still to be seen.
-      setAttribute(bar, "width", Math.max(1, x(part.to) - x(part.from)).toFixed(1));
+      setAttribute(bar, "class", health);
+      setAttribute(bar, "x", at);
+      setAttribute(bar, "width", width);
       return bar;
-    });
-    setChildren(this.root, bars);
+    }));
     const wrong = parts.filter((part) => part.health !== "up" && part.health !== "off");
     const down = wrong.reduce((sum, part) => sum + part.to - part.from, 0);
-    const last = wrong.at(-1);
+    const latest = wrong.at(-1);
     setAttribute(this.root, "aria-label", wrong.length === 0
       ? "no failure seen in the last hour"
-      : `not up for ${duration(down)} of the last hour, last ${words(last.state)} at ${clock(last.from)}`);
+      : `not up for ${duration(down)} of the last hour, last ${words(latest.state)} at ${clock(latest.from)}`);
   }
 }

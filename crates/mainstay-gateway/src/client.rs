@@ -10,6 +10,7 @@ mod url_elicitations;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use mainstay::gateway::Introduction;
@@ -26,7 +27,7 @@ use crate::protocol::{ClientMeta, MODERN_VERSIONS, capability_for, declined};
 use crate::router::tasks::{ClientTasks, OwnTasks};
 use crate::router::{Level, StartWaits, Subscriber, TASK_STATUS, task_id};
 use crate::scope::Scope;
-use crate::sessions::{DoorKind, SessionInfo, SessionNotes, name_and_version};
+use crate::sessions::{SessionInfo, SessionNotes, name_and_version};
 use questions::{PendingQuestions, QuestionOrigin};
 pub(crate) use running::{BeginError, RunningRequest, RunningRequests};
 pub(crate) use url_elicitations::COMPLETE as URL_ELICITATION_COMPLETE;
@@ -104,14 +105,14 @@ impl Client {
         isolated: &Arc<Isolated>,
         tasks: &ClientTasks,
         caller: Option<HttpCaller>,
-        door: DoorKind,
+        notes: SessionNotes,
     ) -> Arc<Self> {
+        let notes = Arc::new(notes);
         Arc::new_cyclic(|session| {
             let number = next_number();
             let principal = Principal::of_session(caller, number);
             let own = isolated.admit(session.clone(), caller.map(|_| principal));
             let tasks = tasks.of(principal, scope.clone());
-            let notes = Arc::new(SessionNotes::new(door));
             Self::build(number, principal, scope, Era::Legacy, tasks, Some(own), notes)
         })
     }
@@ -122,8 +123,9 @@ impl Client {
         scope: Scope,
         tasks: OwnTasks,
         meta: &ClientMeta,
+        notes: SessionNotes,
     ) -> Arc<Self> {
-        let notes = Arc::new(SessionNotes::new(DoorKind::Http));
+        let notes = Arc::new(notes);
         let client = Self::build(next_number(), principal, scope, Era::Modern, tasks, None, notes);
         Arc::new(client.described(meta))
     }
@@ -193,6 +195,16 @@ impl Client {
     /// Notes that a request goes to this server.
     pub(crate) fn uses(&self, server: &str) {
         self.notes.uses(server);
+    }
+
+    /// The number that the control API shows for its session.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Since when it is connected.
+    pub(crate) fn since(&self) -> SystemTime {
+        self.notes.since
     }
 
     /// What can be seen of its session.
@@ -419,6 +431,7 @@ impl Client {
         };
         let message = message::notification(&method, params.as_ref());
         if !outbox.is_some_and(|outbox| outbox.offer(message)) {
+            self.notes.unread.fetch_add(1, Ordering::Relaxed);
             let missed = self.missed.fetch_add(1, Ordering::Relaxed) + 1;
             if missed.is_power_of_two() {
                 tracing::debug!(%server, method, missed, "a client does not read its notifications");

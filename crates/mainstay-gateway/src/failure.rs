@@ -100,6 +100,12 @@ fn words(error: &CallError) -> String {
             ran(outcome),
             misplaced(noise.as_deref())
         ),
+        CallErrorKind::Cancelled => {
+            format!(
+                "An operator cancelled the call to server {server}. {}",
+                ran(outcome)
+            )
+        }
         CallErrorKind::Lost { reason, failure } => {
             let why = failure
                 .as_ref()

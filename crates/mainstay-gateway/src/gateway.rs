@@ -10,6 +10,7 @@ use mainstay::{Events, Fleet, FleetBuilder};
 
 use crate::budget::BudgetLimits;
 use crate::isolation::{Isolated, IsolationLimits};
+use crate::observer::RequestObserver;
 use crate::router::{Router, Subscribers};
 
 /// Serves a fleet to clients. Clones are handles of the same gateway.
@@ -23,6 +24,7 @@ pub struct GatewayBuilder {
     isolated: IsolationLimits,
     held: BudgetLimits,
     has_one_client: bool,
+    logs_payloads: bool,
 }
 
 impl Gateway {
@@ -33,6 +35,7 @@ impl Gateway {
             isolated: IsolationLimits::default(),
             held: BudgetLimits::default(),
             has_one_client: false,
+            logs_payloads: false,
         }
     }
 
@@ -79,13 +82,25 @@ impl GatewayBuilder {
         self.fleet.events()
     }
 
+    /// Counts how long requests take, for [`Gateway::counts`] and [`Server::operations`](mainstay::Server::operations).
+    pub fn measured(mut self) -> Self {
+        self.fleet = self.fleet.measured();
+        self
+    }
+
+    /// Logs the parameters and the answer of each request, the first 2,000 bytes of both. They may hold secrets.
+    pub fn log_payloads(mut self) -> Self {
+        self.logs_payloads = true;
+        self
+    }
+
     /// How many own servers all sessions together may have (default: 64). A call that needs one more is refused.
     pub fn max_isolated(mut self, most: usize) -> Self {
         self.isolated.most = most;
         self
     }
 
-    /// How many of them one client may have: all sessions of a token together, or one session where no token is asked for
+    /// How many of them one client may have: all sessions of a token together, or one session where no token is required
     /// (default: a quarter of all, and at least one). A client on stdin and stdout may have all.
     pub fn max_isolated_per_client(mut self, most: usize) -> Self {
         self.isolated.most_of_one = Some(most);
@@ -127,6 +142,7 @@ impl GatewayBuilder {
             false => Subscribers::default(),
         };
         let subscribers = Arc::new(subscribers);
+        let observer = RequestObserver::new(self.fleet.is_measured(), self.logs_payloads);
         let isolated = Isolated::new(self.fleet.clone(), subscribers.clone(), self.isolated);
         let servers = isolated.take(servers);
         let isolated = Arc::new(isolated);
@@ -136,7 +152,9 @@ impl GatewayBuilder {
             .capabilities(everything())
             .start(servers);
         let mut catalog = fleet.catalog_reader();
-        let router = Router::new(fleet, subscribers, isolated).with_limits(self.held);
+        let router = Router::new(fleet, subscribers, isolated)
+            .with_limits(self.held)
+            .observed(observer);
         let router = Arc::new(router);
         router.servers_changed();
         let at_start = catalog.load();

@@ -17,6 +17,7 @@ pub mod fuzzing;
 mod gateway;
 mod introduction;
 mod isolation;
+mod observer;
 mod principal;
 mod protocol;
 mod router;
@@ -25,5 +26,6 @@ mod sessions;
 
 pub use door::{ClientInput, DoorError, HttpDoor, HttpMount, MountBody, StreamEnd};
 pub use gateway::{Gateway, GatewayBuilder};
+pub use observer::GatewayCounts;
 pub use scope::Scope;
 pub use sessions::{DoorKind, RunningInfo, SessionInfo};

@@ -1,8 +1,9 @@
 //! The parts of the protocol that the gateway acts on: versions, error codes, `_meta`.
 
 use bytes::Bytes;
-use mainstay::Era;
+use hyper::HeaderMap;
 use mainstay::gateway::message::{self, Object, Params, RawJson, RpcError};
+use mainstay::{Era, TraceContext};
 use serde_json::json;
 
 use crate::router::Level;
@@ -78,6 +79,10 @@ pub(crate) struct ClientMeta {
     pub(crate) progress_token: Option<RawJson>,
     /// The least severe log message that a modern client wants; without it, it wants none.
     pub(crate) log_level: Option<Level>,
+    /// The span that the request belongs to.
+    pub(crate) trace: Option<TraceContext>,
+    /// Whether that came in a header, so that the server would not see it.
+    pub(crate) is_trace_in_header: bool,
 }
 
 impl ClientMeta {
@@ -94,6 +99,23 @@ impl ClientMeta {
                 .get(LOG_LEVEL_KEY)
                 .and_then(|level| level.parse::<String>().ok())
                 .and_then(|word| Level::from_word(&word)),
+            trace: meta.get("traceparent").and_then(|parent| {
+                let text = |value: &RawJson| value.parse::<String>().ok();
+                let state = meta.get("tracestate").and_then(text);
+                TraceContext::parse(&text(parent)?, state.as_deref())
+            }),
+            is_trace_in_header: false,
+        }
+    }
+
+    /// Takes the span from the headers of the request, unless the request itself names one.
+    pub(crate) fn read_trace_headers(&mut self, headers: &HeaderMap) {
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        if self.trace.is_none()
+            && let Some(parent) = header("traceparent")
+        {
+            self.trace = TraceContext::parse(parent, header("tracestate"));
+            self.is_trace_in_header = self.trace.is_some();
         }
     }
 
@@ -119,6 +141,14 @@ impl ClientMeta {
             (Some(_), Some(_)) | (None, _) => Ok(()),
         }
     }
+}
+
+/// Whether a modern client that gets an error of this code over HTTP gets a status for it, too.
+pub(crate) fn is_client_error(code: i64) -> bool {
+    matches!(
+        code,
+        RpcError::METHOD_NOT_FOUND | HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION
+    )
 }
 
 /// The error for an unsupported version, with the supported ones.

@@ -1,6 +1,7 @@
 //! What can be seen of the clients that have a session.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
@@ -87,16 +88,19 @@ impl Gateway {
 pub(crate) struct SessionNotes {
     pub(crate) since: SystemTime,
     pub(crate) door: DoorKind,
+    /// The gateway's count of notifications that clients do not read.
+    pub(crate) unread: Arc<AtomicU64>,
     servers: ArcSwap<BTreeSet<Arc<str>>>,
     /// The name and the version in the first modern request that says them.
     modern_client: OnceLock<(Option<String>, Option<String>)>,
 }
 
 impl SessionNotes {
-    pub(crate) fn new(door: DoorKind) -> Self {
+    pub(crate) fn new(door: DoorKind, unread: Arc<AtomicU64>) -> Self {
         Self {
             since: SystemTime::now(),
             door,
+            unread,
             servers: ArcSwap::default(),
             modern_client: OnceLock::new(),
         }

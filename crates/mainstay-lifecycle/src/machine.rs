@@ -106,6 +106,11 @@ impl Machine {
         self.failures
     }
 
+    /// The starts that the bucket allows without a pause, and when the next one is added if the bucket is not full.
+    pub const fn start_tokens(&self) -> (u32, Option<Moment>) {
+        self.tokens.left()
+    }
+
     /// The policy in force.
     pub const fn policy(&self) -> &Policy {
         &self.policy

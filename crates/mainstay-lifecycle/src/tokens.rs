@@ -19,6 +19,11 @@ impl Tokens {
         }
     }
 
+    /// The tokens left, and when the next one returns.
+    pub(crate) const fn left(&self) -> (u32, Option<Moment>) {
+        (self.left, self.refill_at)
+    }
+
     /// Takes a token, or returns the moment of the next one.
     pub(crate) fn take(&mut self, bucket: &Bucket, now: Moment) -> Result<(), Moment> {
         self.settle(bucket, now);

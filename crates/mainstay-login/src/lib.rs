@@ -1,8 +1,8 @@
 //! OAuth logins for the MCP servers that [`mainstay`] keeps connected.
 //!
 //! A [`LoginProvider`] is the [`Credentials`](mainstay::transport::http::Credentials) of one server. It takes its token from
-//! a [`LoginStore`], renews it before it expires, and never waits for a person. [`LoginProvider::login`] is the part
-//! with a person:
+//! a [`LoginStore`], renews it before it expires, and never waits for a person. [`Server::login`](mainstay::Server::login) is
+//! the part with a person; [`LoginProvider::login`] is the same with more choices:
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -10,18 +10,17 @@
 //! use std::sync::Arc;
 //!
 //! use mainstay::{Fleet, ServerConfig};
-//! use mainstay_login::{FileStore, LoginPrompt, LoginProvider, LoginRequest, LoginSettings, StoreProtection};
+//! use mainstay_login::{FileStore, Logins, StoreProtection};
 //!
 //! let store = Arc::new(FileStore::open(Path::new("/home/ann/.local/state/app/logins"), StoreProtection::Plain)?);
-//! let settings = LoginSettings::new("https://mcp.example/mcp".parse()?);
-//! let provider = LoginProvider::new(settings, store);
-//! let server = ServerConfig::http("search", "https://mcp.example/mcp").credentials(Arc::new(provider.clone())).build()?;
-//! let fleet = Fleet::builder().start([server]);
+//! let server = ServerConfig::http("search", "https://mcp.example/mcp").build()?;
+//! let fleet = Fleet::builder().credential_source(Arc::new(Logins::new(store))).start([server]);
+//! let server = fleet.server("search").expect("just configured");
 //!
 //! // When the server's status says `auth_required`:
-//! let mut login = provider.login(LoginRequest::default()).await?;
-//! if let LoginPrompt::Browse(address) = login.prompt() {
-//!     println!("open {}", address.url());
+//! let mut login = server.login().await?;
+//! if let Some(address) = login.address() {
+//!     println!("open {address}");
 //! }
 //! let summary = login.finished().await?;
 //! println!("logged in at {}", summary.issuer);
@@ -50,7 +49,8 @@ pub use error::{LoginFailure, RenewalFailure};
 pub use flow::{LoginPrompt, PERSON_TIMEOUT};
 pub use logins::{LoginConfigError, Logins};
 pub use logout::{LogoutReport, log_out};
-pub use provider::{LoginProvider, LoginRequest, LoginSummary, StartedLogin, finish_renewals};
+pub use mainstay::transport::http::LoginSummary;
+pub use provider::{LoginProvider, LoginRequest, StartedLogin, finish_renewals};
 pub use settings::{GrantSetting, LoginSettings};
 pub use store::{
     FileStore, LoginKey, LoginStore, LoginStoreError, ReadLogin, STORED_LOGIN_VERSION, StoreDescription,

@@ -21,7 +21,7 @@ const LOCK_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
 pub struct LogoutReport {
     /// The issuer.
     pub issuer: String,
-    /// Whether the authorization server was told. `None` if it offers no revocation.
+    /// Whether the authorization server accepted the revocation. `None` if it offers no revocation.
     pub revoked: Option<bool>,
     /// Why the authorization server could not be told.
     pub error: Option<String>,

@@ -15,13 +15,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
-use mainstay::transport::http::{Authorizing, Challenge, Changing, CredentialRefusal, Credentials, Refusing};
+use mainstay::transport::http::{
+    Authorizing, BeginningLogin, Challenge, Changing, CredentialRefusal, Credentials, PendingLogin, Refusing,
+    ServerLoginError,
+};
 use mainstay_oauth::{AuthChallenge, StepUp, StepUpError};
 use tokio::sync::watch;
 
 use self::current::CurrentLogin;
 pub use self::in_flight::finish_renewals;
-pub use self::login::{LoginRequest, LoginSummary, StartedLogin};
+pub use self::login::{LoginRequest, StartedLogin};
 use self::renewal::RenewalSlot;
 use crate::blocking::on_store;
 use crate::error::RenewalFailure;
@@ -133,6 +136,15 @@ impl Credentials for LoginProvider {
 
     fn changed(&self) -> Changing<'_> {
         Box::pin(self.0.wait_for_change())
+    }
+
+    fn login(&self) -> Option<BeginningLogin<'_>> {
+        Some(Box::pin(async {
+            let begun = Self::login(self, LoginRequest::default()).await;
+            let login = begun.map_err(|failure| ServerLoginError::Failed(failure.into()))?;
+            let login: Box<dyn PendingLogin> = Box::new(login);
+            Ok(login)
+        }))
     }
 }
 

@@ -5,7 +5,9 @@
 
 mod files;
 mod folder;
+mod key;
 mod lock;
+mod note;
 mod seal;
 mod watch;
 
@@ -146,7 +148,7 @@ pub trait LoginStore: Send + Sync + 'static {
 pub struct StoreDescription {
     /// The directory.
     pub place: String,
-    /// `plain` or `key_file`.
+    /// `plain`, `key_file` or `key_command`.
     pub protection: &'static str,
 }
 
@@ -194,7 +196,7 @@ pub enum LoginStoreError {
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// How long the lock was waited for.
+        /// How long the process waited for the lock.
         within: Duration,
     },
     /// The key cannot be used.
@@ -203,6 +205,14 @@ pub enum LoginStoreError {
         /// The key file.
         path: PathBuf,
         /// Why not.
+        reason: String,
+    },
+    /// The command that prints the key failed.
+    #[error("the command `{command}`, which prints the key of the logins, failed: {reason}")]
+    KeyCommand {
+        /// The program.
+        command: String,
+        /// Why it failed.
         reason: String,
     },
     /// The store is protected in another way than this process wants.

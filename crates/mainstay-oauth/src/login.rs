@@ -58,7 +58,7 @@ enum Stage {
     },
     StartingDevice(LoginTarget, OAuthClient),
     Polling(LoginTarget, OAuthClient, DeviceCode),
-    /// The identity provider is asked for an ID-JAG.
+    /// Requests an ID-JAG from the identity provider.
     AskingIdentityProvider(LoginTarget, OAuthClient),
     /// The last request; its response holds the tokens.
     Requesting(LoginTarget, Option<OAuthClient>),

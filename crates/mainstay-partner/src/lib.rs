@@ -8,6 +8,7 @@
 //! - not set, as in a plain `cargo test`: what is installed is used, and without it the tests are skipped.
 
 mod http;
+mod protected;
 mod serving;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 pub use http::{HttpPartner, HttpPartners, RunningServer, free_port};
+pub use protected::{ProtectedServer, ProtectedStats, TokenFault};
 pub use serving::serve_http;
 
 /// The real servers, each ready to be started over stdio; [`Partners::over_http`] has those that speak HTTP too.
@@ -91,6 +93,54 @@ pub fn partners() -> Option<Partners> {
         Ok(partners) => Some(partners),
         Err(problem) => panic!("{problem}; run `cargo xtask partners`"),
     }
+}
+
+/// A program of the machine that `cargo xtask partners` installs there, or `None` when the calling test should return early; a line
+/// on stderr says so.
+///
+/// # Panics
+///
+/// When `MAINSTAY_PARTNERS` promises partners and the program is not in `PATH`.
+#[must_use]
+pub fn system_program(name: &str) -> Option<PathBuf> {
+    let promised = env::var_os("MAINSTAY_PARTNERS");
+    let is_promised = promised.as_ref().is_some_and(|promised| !promised.is_empty());
+    let places = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&places)
+        .map(|place| place.join(name))
+        .find(|path| path.is_file());
+    assert!(
+        found.is_some() || !is_promised,
+        "{name} is not in PATH; run `cargo xtask partners`"
+    );
+    if found.is_none() || promised.is_some_and(|promised| promised.is_empty()) {
+        eprintln!("skipped: {name} is not wanted, or not installed");
+        return None;
+    }
+    found
+}
+
+/// The Python that has what `tests/traces` needs, or `None` when the calling test should return early; a line on stderr says so.
+///
+/// # Panics
+///
+/// When `MAINSTAY_PARTNERS` promises partners and this one is not there.
+#[must_use]
+pub fn traced_python() -> Option<PathBuf> {
+    let promised = env::var_os("MAINSTAY_PARTNERS").map(PathBuf::from);
+    let is_promised = promised
+        .as_ref()
+        .is_some_and(|promised| !promised.as_os_str().is_empty());
+    let found = locate(promised, installed()).map(|file| file.with_file_name("traces").join("bin/python"));
+    let found = found.filter(|python| python.is_file());
+    assert!(
+        found.is_some() || !is_promised,
+        "the Python that traces is not there; run `cargo xtask partners`"
+    );
+    if found.is_none() {
+        eprintln!("skipped: no Python that traces; run `cargo xtask partners` to have it");
+    }
+    found
 }
 
 /// Which file to read, if any: the promised one, else the installed one; an empty promise means none.

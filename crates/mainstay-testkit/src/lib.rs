@@ -17,6 +17,7 @@ pub mod procfs;
 pub mod stdio;
 
 mod action;
+mod corpus;
 mod fault;
 mod faulty_server;
 mod hostile;
@@ -27,6 +28,7 @@ mod rule;
 mod script;
 
 pub use action::{Action, Child, Signal, Work};
+pub use corpus::replay_corpus;
 pub use fault::{AnswerFault, Fault, Flood, Garbage};
 pub use faulty_server::FaultyServer;
 pub use hostile::{HARMLESS_TEXT, HOSTILE_TEXT, hostile, hostile_on_stderr};

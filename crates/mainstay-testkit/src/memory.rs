@@ -295,7 +295,7 @@ enum Life {
     Over,
 }
 
-/// What the writing task is asked for, in order.
+/// Commands to the writing task, in order.
 enum Write {
     Bytes(Vec<u8>),
     Silence,

@@ -74,13 +74,13 @@ pub fn is_alive(pid: i32) -> bool {
     stat(pid).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
 }
 
-/// Our own children that have ended and were not waited for.
+/// Our own children that have ended and were not reaped.
 #[must_use]
 pub fn zombie_children() -> Vec<i32> {
     zombies_of(i32::try_from(process::id()).expect("a process id fits"))
 }
 
-/// The children of a process that have ended and were not waited for.
+/// The children of a process that have ended and were not reaped.
 #[must_use]
 pub fn zombies_of(parent: i32) -> Vec<i32> {
     let is_zombie = |&pid: &i32| stat(pid).is_some_and(|stat| stat.parent == parent && stat.state == 'Z');

@@ -130,6 +130,20 @@ impl Failure {
         }
     }
 
+    /// A failure that another program reports, for one that shows the servers of that program as its own.
+    pub fn reported(message: &str, stderr: Vec<String>) -> Self {
+        Self {
+            generation: None,
+            message: PlainText::line(message).cut(MESSAGE_CHARS_LIMIT).into_string(),
+            exit: None,
+            stderr,
+            challenge: None,
+            tried_otherwise: false,
+            searched: None,
+            http: None,
+        }
+    }
+
     /// The line of its stderr that says best why: the last that names an error, else the last with any content. `None` if
     /// there are only banners, frames and notices.
     pub fn last_words(&self) -> Option<&str> {

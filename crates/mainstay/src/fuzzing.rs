@@ -55,24 +55,7 @@ impl<'a> FuzzStream<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::path::Path;
-
-    /// Runs a target with every file of its corpus. The file at work is shown where it fails.
-    fn replay(name: &str, target: fn(&[u8])) {
-        let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../fuzz/corpus")
-            .join(name);
-        let files = fs::read_dir(&corpus).unwrap_or_else(|error| panic!("{}: {error}", corpus.display()));
-        let mut replayed = 0;
-        for file in files {
-            let path = file.unwrap().path();
-            println!("{}", path.display());
-            target(&fs::read(&path).unwrap());
-            replayed += 1;
-        }
-        assert!(replayed > 0, "{} is empty", corpus.display());
-    }
+    use mainstay_testkit::replay_corpus as replay;
 
     #[test]
     fn the_envelope_of_every_message_in_the_corpus_is_what_serde_reads() {

@@ -53,6 +53,23 @@ pub fn hand_on_input_required(mut options: CallOptions) -> CallOptions {
     options
 }
 
+/// Whether requests of this method change nothing, so that one which may have run can be sent again.
+pub fn only_reads(method: &str) -> bool {
+    matches!(
+        method,
+        "tools/list"
+            | "prompts/list"
+            | "resources/list"
+            | "resources/templates/list"
+            | "prompts/get"
+            | "resources/read"
+            | "completion/complete"
+            | "tasks/get"
+            | "tasks/list"
+            | "ping"
+    )
+}
+
 /// What these servers offer together, each as the catalog beside its name has it. A server that its catalog does not have is
 /// left out. For a gateway that shows each client other servers. The revision of the result means nothing.
 pub fn catalog_of<'a>(parts: impl IntoIterator<Item = (&'a str, &'a Catalog)>) -> Catalog {
@@ -153,16 +170,7 @@ impl ServerExt for Server {
         }
         let repeatable = match method {
             "tools/call" => Repeatable::AsHinted,
-            "tools/list"
-            | "prompts/list"
-            | "resources/list"
-            | "resources/templates/list"
-            | "prompts/get"
-            | "resources/read"
-            | "completion/complete"
-            | "tasks/get"
-            | "tasks/list"
-            | "ping" => Repeatable::Always,
+            method if only_reads(method) => Repeatable::Always,
             _other => Repeatable::Never,
         };
         let request = Request {
@@ -192,6 +200,7 @@ impl ServerExt for Server {
             }),
             Err(
                 RequestError::Lost { .. }
+                | RequestError::Cancelled { .. }
                 | RequestError::Rpc(_)
                 | RequestError::BadAnswer(_)
                 | RequestError::Send(_),

@@ -26,7 +26,7 @@
 //! The names here are what an embedder needs. Each module holds the rest of its room: [`config`] what a person writes,
 //! [`catalog`] what servers offer, [`fleet`] and [`server`] their reports and errors, [`event`] the changes of state,
 //! [`handler`] what servers ask of their client, [`process`] what a child process says and how it ends, [`transport`] how
-//! messages travel, [`lifecycle`] the machine that decides, [`gateway`] what only a gateway needs.
+//! messages travel, [`recorder`] the last of them, [`lifecycle`] the machine that decides, [`gateway`] what only a gateway needs.
 //!
 //! # Cargo features
 //!
@@ -62,10 +62,12 @@ mod large;
 mod plain_text;
 pub mod process;
 mod protocol;
+pub mod recorder;
 mod redaction;
 #[cfg(feature = "rmcp")]
 mod sdk;
 pub mod server;
+mod trace_context;
 pub mod transport;
 mod turn;
 #[doc(hidden)]
@@ -92,6 +94,7 @@ pub(crate) use plain_text::PlainText;
 pub use protocol::Era;
 #[doc(inline)]
 pub use server::{Call, CallError, CallErrorKind, CallOptions, Reply, Server, Status};
+pub use trace_context::TraceContext;
 pub use wire::{Outcome, RawJson, RpcError};
 
 /// The example of the README is compiled with the doctests.

@@ -104,6 +104,18 @@ impl Redaction {
         text
     }
 
+    /// The same for JSON, where a secret may stand with its quotes and backslashes escaped.
+    pub(crate) fn apply_to_json(&self, text: String) -> String {
+        let mut text = self.apply(text);
+        for (secret, shown) in &self.secrets {
+            let escaped = secret.replace('\\', r"\\").replace('"', r#"\""#);
+            if escaped != *secret && text.contains(&escaped) {
+                text = text.replace(&escaped, shown);
+            }
+        }
+        text
+    }
+
     /// The same for a text that was cut off, perhaps within a secret.
     pub(crate) fn apply_to_cut(&self, mut text: String) -> String {
         for (secret, shown) in &self.secrets {

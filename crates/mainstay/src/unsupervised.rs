@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::recorder::ConnectionRecorder;
 use crate::transport::Transport;
 use crate::wire::{Handler, MessageOrigin, Peer, RawJson, RequestOptions};
 
@@ -21,7 +22,11 @@ pub struct Failed(String);
 impl Unsupervised {
     /// Starts the transport; called inside a tokio runtime.
     pub fn start(transport: Box<dyn Transport>) -> Self {
-        Self(Peer::start(transport, Arc::new(Deaf)))
+        Self(Peer::start(
+            transport,
+            Arc::new(Deaf),
+            ConnectionRecorder::default(),
+        ))
     }
 
     /// Sends a request as a supervised call does: with a deadline, an idle timeout, and a progress token.

@@ -2,15 +2,15 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use crate::compare::{RatioPair, nanoseconds};
 use crate::echo::{Echo, EchoKind, EchoTransport};
 use crate::figure::{Amount, Figure};
-use crate::program::{BenchProcess, resident_of, this_program};
+use crate::program::{BenchProcess, resident_of, this_program, wake_ups_of};
 use crate::{Effort, Fallible, runtime};
 
 const RESULT: usize = 100;
@@ -20,6 +20,12 @@ const CALL_AIM: f64 = 1.25;
 /// From exec of the bridge to its first list, in nanoseconds: with a daemon, and without.
 const WARM_AIM: f64 = 10e6;
 const COLD_AIM: f64 = 60e6;
+/// What rests, and for how long it is watched.
+const IDLE_SERVERS: usize = 50;
+const IDLE_BRIDGES: usize = 20;
+const IDLE_WATCHED: Duration = Duration::from_secs(5);
+/// Threads that a start used live ten seconds longer. A count of wake-ups is of threads that live.
+const SETTLE_TIME: Duration = Duration::from_secs(12);
 /// What a bridge holds of the machine's memory.
 const RESIDENT_AIM: f64 = 4e6;
 
@@ -53,7 +59,52 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
         Amount::Bytes(resident_of(host.process.0.id())?),
         Some(RESIDENT_AIM),
     ));
+    drop(host);
+    place.stop_daemon()?;
+    figures.extend(idle()?);
     Ok(figures)
+}
+
+/// How often the daemon and a bridge wake up when nothing happens.
+fn idle() -> Fallible<Vec<Figure>> {
+    let place = BenchPlace::new()?;
+    let mut servers = Map::new();
+    for n in 0..IDLE_SERVERS {
+        let server = Echo::new(EchoKind::Bare, EchoTransport::Stdio, 10);
+        servers.insert(format!("s{n}"), server.entry()?);
+    }
+    let config = place.0.path().join("mcp.json");
+    std::fs::write(&config, json!({ "mcpServers": servers }).to_string())?;
+    let config = config.display().to_string();
+    let started = place
+        .command(&["--config", &config, "daemon", "start"])
+        .output()?;
+    if !started.status.success() {
+        return Err(String::from_utf8_lossy(&started.stderr).into_owned().into());
+    }
+    let hosts = (0..IDLE_BRIDGES).map(|_| BenchHost::open(&place, &["--config", &config, "connect"]));
+    let hosts: Vec<BenchHost> = hosts.collect::<Fallible<_>>()?;
+    let status = place.command(&["daemon", "status", "--json"]).output()?;
+    let status: Value = serde_json::from_slice(&status.stdout)?;
+    let daemon = status["daemon"]["pid"].as_u64().ok_or("a daemon runs")?;
+    let daemon = u32::try_from(daemon)?;
+    // The servers are up and listed, and what their start left to do is done.
+    std::thread::sleep(SETTLE_TIME);
+    let count = || -> Fallible<(f64, f64)> {
+        let bridges = hosts.iter().map(|host| wake_ups_of(host.process.0.id()));
+        Ok((wake_ups_of(daemon)?, bridges.sum::<Fallible<f64>>()?))
+    };
+    let before = count()?;
+    std::thread::sleep(IDLE_WATCHED);
+    let after = count()?;
+    let often = |before: f64, after: f64| Amount::Times((after - before) / IDLE_WATCHED.as_secs_f64());
+    let row = |whose: &str| {
+        format!("wake-ups of {whose} in a second, {IDLE_SERVERS} servers and {IDLE_BRIDGES} bridges idle")
+    };
+    Ok(vec![
+        Figure::amount(row("the daemon"), often(before.0, after.0), None),
+        Figure::amount(row("all bridges"), often(before.1, after.1), None),
+    ])
 }
 
 /// How soon a host has its tools: with a daemon that has the server, and with no daemon and the catalog on disk.
@@ -139,8 +190,13 @@ impl BenchHost {
         let (program, arguments) = (this_program()?, server.arguments());
         let mut words = vec![command, "--", &program];
         words.extend(arguments.iter().map(String::as_str));
+        Self::open(place, &words)
+    }
+
+    /// The same with the program's own arguments.
+    fn open(place: &BenchPlace, words: &[&str]) -> Fallible<Self> {
         let mut child = place
-            .command(&words)
+            .command(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;

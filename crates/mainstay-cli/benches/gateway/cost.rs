@@ -4,7 +4,7 @@
 //! System calls are counted by `strace`, in calls of their own, and left out where it is not there.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -114,6 +114,8 @@ async fn of_crowd(
 /// A count of system calls that runs.
 struct SystemCalls {
     strace: std::process::Child,
+    /// `strace` reports each new thread there, and ends if the pipe is closed.
+    _reports: BufReader<ChildStderr>,
     summary: tempfile::NamedTempFile,
 }
 
@@ -130,12 +132,17 @@ impl SystemCalls {
             return Ok(None);
         };
         let mut said = String::new();
-        BufReader::new(strace.stderr.take().ok_or("stderr is piped")?).read_line(&mut said)?;
+        let mut reports = BufReader::new(strace.stderr.take().ok_or("stderr is piped")?);
+        reports.read_line(&mut said)?;
         if !said.contains("attached") {
             strace.wait()?;
             return Ok(None);
         }
-        Ok(Some(Self { strace, summary }))
+        Ok(Some(Self {
+            strace,
+            _reports: reports,
+            summary,
+        }))
     }
 
     /// How many there were for each of so many calls, and which.

@@ -18,6 +18,7 @@ mod echo;
 mod figure;
 mod floods;
 mod large;
+mod metrics;
 mod program;
 mod recovery;
 mod resident;
@@ -57,6 +58,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("start", starting::measure),
     ("bridge", bridge::measure),
     ("memory", resident::measure),
+    ("metrics", metrics::measure),
 ];
 
 fn main() -> Fallible {

@@ -30,18 +30,24 @@ pub(crate) struct BenchProcess(pub(crate) Child);
 impl GatewayProcess {
     /// Starts it with these servers, and comes back when it listens.
     pub(crate) fn start(home: &TempDir, servers: &Value) -> Fallible<Self> {
-        let config = home.path().join("mcp.json");
-        std::fs::write(&config, json!({ "mcpServers": servers }).to_string())?;
-        Self::exec(&config, &home.path().join("cache"))
+        Self::start_with(home, servers, &[])
     }
 
-    fn exec(config: &Path, cache: &Path) -> Fallible<Self> {
+    /// The same with these arguments of `serve`.
+    pub(crate) fn start_with(home: &TempDir, servers: &Value, arguments: &[&str]) -> Fallible<Self> {
+        let config = home.path().join("mcp.json");
+        std::fs::write(&config, json!({ "mcpServers": servers }).to_string())?;
+        Self::exec(&config, &home.path().join("cache"), arguments)
+    }
+
+    fn exec(config: &Path, cache: &Path, arguments: &[&str]) -> Fallible<Self> {
         // Another build may take its place, to be measured beside this one.
         let built = env!("CARGO_BIN_EXE_mainstay").into();
         let program = std::env::var_os("MAINSTAY_BENCH_PROGRAM").unwrap_or(built);
         let child = Command::new(program)
             .args(["serve", "--listen", "127.0.0.1:0", "--config"])
             .arg(config)
+            .args(arguments)
             .env("MAINSTAY_CACHE", cache)
             .env_remove("MAINSTAY_LOG")
             .stdin(Stdio::null())
@@ -93,12 +99,7 @@ impl GatewayProcess {
 
     /// How often its threads have woken up so far.
     pub(crate) fn wake_ups(&self) -> Fallible<f64> {
-        let mut switches = 0.0;
-        for task in std::fs::read_dir(self.proc("task"))? {
-            let status = std::fs::read_to_string(task?.path().join("status"))?;
-            switches += field(&status, "voluntary_ctxt_switches:")?;
-        }
-        Ok(switches)
+        wake_ups_of(self.id())
     }
 
     /// Sends it SIGTERM, and waits for its end.
@@ -188,6 +189,16 @@ pub(crate) async fn until<T>(mut look: impl AsyncFnMut() -> Fallible<Option<T>>)
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     Err("it did not come in a minute".into())
+}
+
+/// How often the threads of a process have woken up so far.
+pub(crate) fn wake_ups_of(process: u32) -> Fallible<f64> {
+    let mut switches = 0.0;
+    for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
+        let status = std::fs::read_to_string(thread?.path().join("status"))?;
+        switches += field(&status, "voluntary_ctxt_switches:")?;
+    }
+    Ok(switches)
 }
 
 /// What a process holds of the machine's memory, in bytes.

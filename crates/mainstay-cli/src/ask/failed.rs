@@ -47,6 +47,26 @@ impl Asking<'_> {
         Ok(exit)
     }
 
+    /// Reports a failure that a gateway of Mainstay reports as the result of a tool, for the agents that it serves.
+    pub(crate) fn failed_at_gateway(&self, message: &str, outcome: Outcome) -> Done {
+        let may_have_run = match outcome {
+            Outcome::NotSent | Outcome::Refused => false,
+            _unknown_or_answered => true,
+        };
+        if self.request.json {
+            let message = message.to_owned();
+            let document = json::AnswerDocument::without_answer(self.asked(), message, outcome, may_have_run);
+            self.screen.print(Text::document(&document))?;
+        } else {
+            self.screen.error(Text::lines(message));
+        }
+        Ok(if may_have_run {
+            Exit::MayHaveRun
+        } else {
+            Exit::DidNotRun
+        })
+    }
+
     /// Reports that a signal came before there was an answer.
     pub(crate) fn interrupted(&self, exit: Exit) -> Done {
         // What was handed to the library may be on its way; what was not has certainly not left.
@@ -62,7 +82,8 @@ impl Asking<'_> {
                 "SIGINT"
             };
             let may_have_run = outcome == Outcome::Unknown;
-            let document = json::AnswerDocument::interrupted(self.asked(), signal, outcome, may_have_run);
+            let message = format!("interrupted by {signal}");
+            let document = json::AnswerDocument::without_answer(self.asked(), message, outcome, may_have_run);
             self.screen.print(Text::document(&document))?;
         } else if self.is_call {
             self.screen.say(verdict);

@@ -27,7 +27,7 @@ pub(crate) struct Asking<'a> {
     pub(crate) screen: &'a Screen,
     pub(crate) request: &'a RequestArgs,
     pub(crate) sought: Sought,
-    /// What is asked for, as the person named it.
+    /// The name of the item, as the person wrote it.
     name: &'a str,
     /// The command that lists what there is to ask for.
     listing: String,
@@ -92,7 +92,7 @@ impl<'a> Asking<'a> {
         with_fleet_or(setup, self.screen, ask, |exit| self.interrupted(exit))
     }
 
-    /// The server that offers what is asked for: the only one, or the first whose offers have it.
+    /// The server that offers the item: the only one, or the first whose offers have it.
     pub(crate) async fn locate(
         &self,
         fleet: &Fleet,
@@ -151,7 +151,7 @@ impl<'a> Asking<'a> {
         // It is not up: the library says why, in the words of a call that was not sent.
         match server.wait_connected(Duration::ZERO).await {
             Ok(_) => Ok(()),
-            // How long it was waited for is no news to the person who waited.
+            // The person who waited knows how long.
             Err(error) => match error.kind() {
                 CallErrorKind::WaitTimedOut { now, .. } => Err((**now).clone().into()),
                 _other => Err(error),

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use mainstay::RawJson;
+use mainstay::{Outcome, RawJson};
 
 /// A tool's result, as far as it is shown.
 #[derive(Debug, Default, Deserialize)]
@@ -12,6 +12,8 @@ pub(super) struct ShownAnswer {
     content: Vec<Value>,
     structured_content: Option<Value>,
     pub(super) is_error: bool,
+    #[serde(rename = "_meta")]
+    meta: Option<Value>,
     /// Whether it is what the protocol calls the result of a tool: an object.
     #[serde(skip)]
     pub(super) is_result: bool,
@@ -28,6 +30,19 @@ impl ShownAnswer {
             is_result: result.as_str().starts_with('{'),
             ..answer
         }
+    }
+
+    /// What became of a call that failed at the daemon or at another gateway of Mainstay, before its server could answer.
+    pub(super) fn outcome(&self) -> Option<Outcome> {
+        let outcome = self.meta.as_ref()?.pointer("/mainstay/outcome")?.as_str()?;
+        let all = [
+            Outcome::NotSent,
+            Outcome::Refused,
+            Outcome::Unknown,
+            Outcome::Answered,
+        ];
+        all.into_iter()
+            .find(|known| self.is_error && known.as_str() == outcome)
     }
 
     /// The text of it, ending in a new line unless there is none. Structured content is shown where no block is: servers

@@ -60,6 +60,9 @@ async fn make(asking: &Asking<'_>, fleet: &Fleet, name: &str, arguments: &CallAr
 fn report(asking: &Asking<'_>, reply: &Reply) -> Done {
     let answer = ShownAnswer::read(&reply.result);
     let is_result = answer.is_result;
+    if let Some(outcome) = answer.outcome() {
+        return asking.failed_at_gateway(answer.text().trim_end(), outcome);
+    }
     let exit = if answer.is_error || !is_result {
         Exit::Failed
     } else {

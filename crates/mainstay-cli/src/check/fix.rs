@@ -73,6 +73,21 @@ pub(crate) fn fix(status: &Status, config: &ServerConfig, file: Option<&Path>) -
     by_hand(config, advice)
 }
 
+/// The same for a server that the daemon runs.
+pub(super) fn of_daemon(status: &Status) -> Option<Fix> {
+    let name = &status.server;
+    match (Standing::of(status), status.reason) {
+        (Standing::Up | Standing::Off, _) => None,
+        (_, Some(Reason::AuthRequired)) => Some(Fix {
+            advice: "log in".to_owned(),
+            command: Some(login::command(name)),
+        }),
+        (Standing::Starting | Standing::Down, _) => Some(Fix::plain(format!(
+            "`mainstay status` says what happens next; correct the cause, then `mainstay restart {name}`"
+        ))),
+    }
+}
+
 const IS_IT_A_SERVER: &str = "is it an MCP server on stdin and stdout? run it by hand";
 
 fn by_hand(config: &ServerConfig, advice: &str) -> Option<Fix> {

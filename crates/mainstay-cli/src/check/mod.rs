@@ -26,10 +26,13 @@ pub(crate) fn run(check: &CheckArgs, common: &Common, screen: &Screen) -> Done {
         let startup = Startup::of(fleet);
         // With --json there is no output before the document.
         let mut progress = Progress::new(screen, !check.json);
-        let statuses = startup
+        let mut statuses = startup
             .settle(check.timeout, |statuses| progress.show(&startup, fleet, statuses))
             .await;
         drop(progress);
+        if let Some(daemon) = &setup.daemon {
+            daemon.settle(&mut statuses, check.timeout).await?;
+        }
         let report = CheckReport::new(&setup, &startup, fleet, statuses);
         let text = if check.json {
             Text::document(&json::CheckDocument::of(&setup, &report))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mainstay::{Catalog, Fleet, ServerConfig, Status};
 use serde::Deserialize;
 
-use super::fix::{Fix, fix};
+use super::fix::{self, Fix, fix};
 use crate::load::Setup;
 use crate::reach;
 use crate::startup::{Standing, Startup};
@@ -27,7 +27,7 @@ pub(crate) struct ServerReport {
     pub(crate) required: bool,
     /// Whether the exit code hangs on it.
     pub(crate) counts: bool,
-    /// How long it took to come up, or was waited for.
+    /// How long it took to come up, or how long the command waited.
     pub(crate) took: Duration,
     /// Where it is reached, over HTTP.
     pub(crate) address: Option<String>,
@@ -72,7 +72,10 @@ impl CheckReport {
                 offers: OfferCounts::of(&catalog, &status.server),
                 set_aside: set_aside(&catalog, &status.server),
                 stderr: stderr_so_far(fleet, &status),
-                fix: config.and_then(|config| fix(&status, config, setup.file())),
+                fix: match setup.daemon {
+                    Some(_) => fix::of_daemon(&status),
+                    None => config.and_then(|config| fix(&status, config, setup.file())),
+                },
                 status,
             }
         };

@@ -13,16 +13,16 @@ use crate::exit::{CommandFailure, Done, Exit};
 use crate::output::{Screen, Text};
 
 /// How long a daemon that ended may take to come back: one that is replaced finishes its calls first.
-const RETURN_LIMIT: Duration = Duration::from_secs(60);
+pub(super) const RETURN_LIMIT: Duration = Duration::from_secs(60);
 
 /// How often it is looked for meanwhile.
-const RETURN_INTERVAL: Duration = Duration::from_millis(250);
+pub(super) const RETURN_INTERVAL: Duration = Duration::from_millis(250);
 
 pub(crate) fn run(arguments: &EventsArgs, screen: &Screen) -> Done {
     with_daemon(async |client| {
         let server = arguments.server.as_deref();
         if let Some(name) = server {
-            // So that a name that is wrong is said, and not waited for.
+            // A wrong name is an error at once, instead of a wait for its events.
             client.server(name).await.map_err(failed)?;
         }
         let last = usize::try_from(arguments.last).unwrap_or(usize::MAX);

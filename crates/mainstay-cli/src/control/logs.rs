@@ -1,8 +1,12 @@
 //! `mainstay logs`: what a server wrote to stderr.
 
-use mainstay_control::api::StderrRecord;
+use anyhow::anyhow;
+use mainstay_control::api::{ProblemKind, StderrRecord};
+use mainstay_control::{ControlClient, ControlError, StderrStream};
+use tokio::time::{Instant, sleep};
 
 use super::documents::{LagLine, LogLine};
+use super::events::{RETURN_INTERVAL, RETURN_LIMIT};
 use super::{LogsArgs, failed, say, with_daemon};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::output::{Screen, Text, plain, text};
@@ -21,21 +25,51 @@ pub(crate) fn run(arguments: &LogsArgs, screen: &Screen) -> Done {
             return Ok(Exit::Success);
         }
         let stream = client.follow_stderr(&arguments.server, lines).await;
-        let mut stream = stream.map_err(failed)?;
-        while let Some(line) = stream.next().await {
-            match line.map_err(failed)? {
-                Ok(line) => print(arguments, &line, screen)?,
-                Err(marker) if arguments.json => {
-                    let mut line = Text::object(&LagLine::new(&marker));
-                    line.push("\n");
-                    screen.print(line)?;
-                }
-                Err(marker) => screen.warning(say::lag(&marker)),
-            }
+        let mut stream = Some(stream.map_err(failed)?);
+        while let Some(open) = stream {
+            follow(open, arguments, screen).await?;
+            stream = reopen(client, &arguments.server).await?;
         }
-        screen.note("the server was removed, or the daemon has ended");
+        screen.note("the server was removed");
         Ok(Exit::Success)
     })
+}
+
+/// Prints lines until the stream ends.
+async fn follow(
+    mut stream: StderrStream,
+    arguments: &LogsArgs,
+    screen: &Screen,
+) -> Result<(), CommandFailure> {
+    while let Some(Ok(line)) = stream.next().await {
+        match line {
+            Ok(line) => print(arguments, &line, screen)?,
+            Err(marker) if arguments.json => {
+                let mut line = Text::object(&LagLine::new(&marker));
+                line.push("\n");
+                screen.print(line)?;
+            }
+            Err(marker) => screen.warning(say::lag(&marker)),
+        }
+    }
+    Ok(())
+}
+
+/// Waits for the daemon that replaces one that ended; `None` if there is no such server any more. A new daemon has started the
+/// server again, so all lines that it keeps are new.
+async fn reopen(client: &ControlClient, server: &str) -> Result<Option<StderrStream>, CommandFailure> {
+    let deadline = Instant::now() + RETURN_LIMIT;
+    loop {
+        match client.follow_stderr(server, usize::MAX).await {
+            Ok(stream) => return Ok(Some(stream)),
+            Err(ControlError::Problem(problem)) if problem.kind == ProblemKind::UnknownServer => {
+                return Ok(None);
+            }
+            Err(error @ ControlError::Problem(_)) => return Err(failed(error)),
+            Err(_) if Instant::now() < deadline => sleep(RETURN_INTERVAL).await,
+            Err(_) => return Err(CommandFailure::failed(anyhow!("the daemon has ended"))),
+        }
+    }
 }
 
 fn print(arguments: &LogsArgs, line: &StderrRecord, screen: &Screen) -> Result<(), CommandFailure> {

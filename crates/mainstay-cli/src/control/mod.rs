@@ -15,12 +15,15 @@ mod show;
 mod status;
 
 use std::env;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd as _;
 
 use anyhow::anyhow;
+use mainstay_bridge::RuntimeDirectory;
 use mainstay_control::api::{ActorKind, ApiProblem, ConfigProblem, ProblemKind};
 use mainstay_control::{ControlClient, ControlError};
-use mainstay_daemon::RuntimeDirectory;
+use tokio::io::Interest;
+use tokio::net::unix::pipe;
 use tokio::runtime::Builder;
 
 pub(crate) use args::{
@@ -33,24 +36,43 @@ pub(crate) use orders::{disable, enable, restart};
 pub(crate) use reload::run as reload;
 pub(crate) use say::{changes, names};
 pub(crate) use sessions::run as sessions;
+pub(crate) use show::not_applied;
 pub(crate) use status::run as status;
 
-use crate::exit::{CommandFailure, Done};
+use crate::exit::{CommandFailure, Done, Exit};
 
 const NO_DAEMON: &str = "no daemon runs: start one with `mainstay daemon start`; `mainstay check` looks at the servers of \
                          the configuration without one";
 
-/// Asks the daemon of this user.
+/// Asks the daemon of this user. The command ends when the reader of its output does, as in `mainstay events -f | head -1`.
 fn with_daemon(work: impl AsyncFnOnce(&ControlClient) -> Done) -> Done {
     let directory = RuntimeDirectory::find(|name| env::var_os(name)).map_err(CommandFailure::failed)?;
     let client = ControlClient::unix(directory.socket()).via(ActorKind::Command);
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(CommandFailure::failed)?;
-    runtime.block_on(work(&client))
+    runtime.block_on(async {
+        tokio::select! {
+            biased;
+            done = work(&client) => done,
+            () = output_closed() => Ok(Exit::Success),
+        }
+    })
+}
+
+/// Waits until the reader of stdout is gone. A file has none, and this waits for ever.
+async fn output_closed() {
+    // Unchecked: the other writers of this pipe need it to block.
+    let output = io::stdout().as_fd().try_clone_to_owned();
+    match output.and_then(pipe::Sender::from_owned_fd_unchecked) {
+        Ok(output) => {
+            let _gone = output.ready(Interest::ERROR).await;
+        }
+        Err(_no_pipe) => std::future::pending().await,
+    }
 }
 
 /// What a failed request means for the person who made it.
-fn failed(error: ControlError) -> CommandFailure {
+pub(crate) fn failed(error: ControlError) -> CommandFailure {
     match error {
         ControlError::Unreachable(error)
             if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>

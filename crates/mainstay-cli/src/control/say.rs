@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mainstay_control::api::{
-    Actor, ActorKind, EventDetail, EventRecord, FailureDocument, LagMarker, LagReason, ReloadReport,
-    StateName,
+    Actor, ActorKind, CatalogChange, EventDetail, EventRecord, FailureDocument, LagMarker, LagReason,
+    ReloadReport, StateName,
 };
 
 use crate::log;
@@ -135,6 +135,7 @@ pub(super) fn event(event: &EventRecord, paint: Paint) -> Text {
             );
             paint.ink(Ink::Red, said)
         }
+        EventDetail::CatalogChanged { change } => catalog_change(change),
         EventDetail::Added => "added".into(),
         EventDetail::Removed => "removed".into(),
         EventDetail::Lost { count: lost } => {
@@ -151,6 +152,25 @@ pub(super) fn event(event: &EventRecord, paint: Paint) -> Text {
         false => text!("  {}", paint.ink(Ink::Cyan, server)),
     };
     text!("{}{}  {}", time, server, said)
+}
+
+/// Entries of a changed catalog that one line names.
+const NAMED_ENTRIES: usize = 5;
+
+fn catalog_change(change: &CatalogChange) -> Text {
+    let entry = |sign: &'static str, kind: &str, name: &str| text!("{}{} {}", sign, plain(kind), plain(name));
+    let added = change.added.iter().map(|new| entry("+", &new.kind, &new.name));
+    let removed = change.removed.iter().map(|old| entry("-", &old.kind, &old.name));
+    let changed = change
+        .changed
+        .iter()
+        .map(|changed| entry("~", &changed.kind, &changed.name));
+    let all = change.added.len() + change.removed.len() + change.changed.len() + change.left_out;
+    let named = Text::join(added.chain(removed).chain(changed).take(NAMED_ENTRIES), ", ");
+    match all.saturating_sub(NAMED_ENTRIES) {
+        0 => text!("offers changed: {}", named),
+        more => text!("offers changed: {} and {} more", named, more),
+    }
 }
 
 /// Events are missing.

@@ -61,6 +61,18 @@ impl Footing {
     }
 }
 
+/// Says that the configuration file is not applied, and why.
+pub(crate) fn not_applied(problem: &str, paint: Paint) -> Text {
+    let mut said = text!(
+        "{}\n",
+        paint.ink(Ink::Red, "the configuration file is not applied:")
+    );
+    for line in problem.lines() {
+        said.push(text!("  {}\n", plain(line)));
+    }
+    said
+}
+
 impl StatusPage<'_> {
     pub(super) fn text(&self) -> Text {
         let mut text = self.heading();
@@ -99,7 +111,11 @@ impl StatusPage<'_> {
         if let Some(file) = &program.configuration {
             said.push(text!(", {}", plain(file)));
         }
-        text!("{}\n", self.paint.dim(said))
+        let mut heading = text!("{}\n", self.paint.dim(said));
+        if let Some(problem) = &program.configuration_problem {
+            heading.push(not_applied(problem, self.paint));
+        }
+        heading
     }
 
     fn row(&self, server: &ServerStatus) -> Vec<Cell> {

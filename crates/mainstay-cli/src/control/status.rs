@@ -20,7 +20,7 @@ use crate::output::{Live, Screen, Text};
 /// How long changes are collected before the servers are looked at again.
 const COLLECT_PERIOD: Duration = Duration::from_millis(100);
 
-/// Countdowns and ages change this often on a terminal, from what is known: nothing is asked for that.
+/// How often countdowns and ages are drawn again on a terminal. This sends no request.
 const REDRAW_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(arguments: &StatusArgs, screen: &Screen) -> Done {

@@ -6,12 +6,13 @@ use mainstay::config::Severity;
 
 use super::examination::Examination;
 use crate::args::Common;
-use crate::load::{Source, load};
+use crate::load::{FoundBy, Source, load_beside};
+use crate::through_daemon::running_daemon;
 
 /// Reads the configuration. Returns the servers that are enabled and have no errors.
 pub(super) fn examine(common: &Common) -> (Examination, Vec<ServerConfig>) {
     let mut found = Examination::new("configuration", "");
-    let setup = match load(common) {
+    let setup = match load_beside(running_daemon().as_ref(), common) {
         Ok(setup) => setup,
         Err(failure) => {
             "it cannot be used".clone_into(&mut found.summary);
@@ -24,6 +25,11 @@ pub(super) fn examine(common: &Common) -> (Examination, Vec<ServerConfig>) {
         }
     };
     let source = match &setup.source {
+        Source::File {
+            path,
+            found: FoundBy::Daemon,
+            ..
+        } => format!("{}, which the daemon uses", path.display()),
         Source::File { path, .. } => path.display().to_string(),
         Source::Demo { .. } | Source::Arguments | Source::Address => {
             "no file, so the built-in demo server is used".to_owned()

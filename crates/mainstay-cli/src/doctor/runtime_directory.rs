@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use mainstay_daemon::RuntimeDirectory;
+use mainstay_bridge::RuntimeDirectory;
 
 use super::examination::Examination;
 

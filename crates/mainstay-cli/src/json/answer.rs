@@ -90,16 +90,16 @@ impl<'a> AnswerDocument<'a> {
         )
     }
 
-    pub(crate) fn interrupted(
+    pub(crate) fn without_answer(
         asked: AnswerSubject<'a>,
-        signal: &'static str,
+        message: String,
         outcome: Outcome,
         may_have_run: bool,
     ) -> Self {
         Self::without_result(
             asked,
             FailedAnswer {
-                message: format!("interrupted by {signal}"),
+                message,
                 outcome: outcome.as_str(),
                 may_have_run,
                 retry_after_ms: None,

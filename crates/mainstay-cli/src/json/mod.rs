@@ -23,7 +23,7 @@ pub(crate) use login::{AuthStatusDocument, LoggedInDocument, LogoutDocument};
 pub(crate) use ping::PingDocument;
 pub(crate) use tools::ToolsDocument;
 
-use crate::load::{Setup, Source};
+use crate::load::{FoundBy, Setup, Source};
 use crate::startup::Standing;
 
 /// The version of every document.
@@ -103,10 +103,10 @@ struct LoginDocument {
 impl ConfigurationDocument {
     fn of(setup: &Setup) -> Self {
         let (source, path, found_by, format) = match &setup.source {
-            Source::File { path, how, host } => (
+            Source::File { path, found, host } => (
                 "file",
                 Some(path.display().to_string()),
-                Some(word(*how)),
+                Some(word(*found)),
                 host.name(),
             ),
             Source::Demo { .. } => ("demo", None, None, None),
@@ -129,12 +129,13 @@ impl ConfigurationDocument {
     }
 }
 
-fn word(how: ConfigOrigin) -> &'static str {
-    match how {
-        ConfigOrigin::Flag => "flag",
-        ConfigOrigin::Env => "env",
-        ConfigOrigin::User => "user",
-        _ => "other",
+fn word(found: FoundBy) -> &'static str {
+    match found {
+        FoundBy::Daemon => "daemon",
+        FoundBy::Search(ConfigOrigin::Flag) => "flag",
+        FoundBy::Search(ConfigOrigin::Env) => "env",
+        FoundBy::Search(ConfigOrigin::User) => "user",
+        FoundBy::Search(_) => "other",
     }
 }
 

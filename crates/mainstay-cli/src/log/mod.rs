@@ -17,6 +17,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry};
 
+use crate::otlp::{self, OtlpSettings};
 use crate::output::{Screen, Text, plain, text};
 use record::Record;
 use repeats::Repeats;
@@ -82,8 +83,8 @@ pub(crate) fn wanted() -> bool {
     std::env::var_os(VARIABLE).is_some_and(|filter| !filter.is_empty())
 }
 
-/// Starts to log.
-pub(crate) fn init(screen: &Screen, logged: Logged) -> Log {
+/// Starts to log, and to take spans for a receiver of traces if there is one.
+pub(crate) fn init(screen: &Screen, logged: Logged, traces: Option<OtlpSettings>) -> Log {
     let wished = std::env::var(VARIABLE).ok().filter(|_| wanted());
     let filter = match EnvFilter::try_new(wished.as_deref().unwrap_or(logged.filter())) {
         Ok(filter) => filter,
@@ -103,7 +104,14 @@ pub(crate) fn init(screen: &Screen, logged: Logged) -> Log {
         only_given_up: logged == Logged::GivenUp && !wanted(),
     };
     // It fails only where another subscriber is there already, and there is none.
-    let _ = Registry::default().with(filter).with(lines).try_init();
+    let _ = match traces {
+        None => Registry::default().with(filter).with(lines).try_init(),
+        // What is exported does not depend on what is logged.
+        Some(traces) => Registry::default()
+            .with(otlp::layer(traces))
+            .with(lines.with_filter(filter))
+            .try_init(),
+    };
     Log(Some(repeats))
 }
 

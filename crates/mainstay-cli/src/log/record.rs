@@ -18,6 +18,8 @@ pub(super) const STATE: &str = "mainstay::state";
 pub(super) const STORE: &str = "mainstay::store";
 /// The target of answered requests.
 pub(super) const ACCESS: &str = "mainstay_gateway::access";
+/// The target of what is asked and answered.
+pub(super) const PAYLOAD: &str = "mainstay_gateway::payload";
 
 /// How long one field may be: it may hold what a server or a client sent.
 const MAX_FIELD_CHARS: usize = 2000;

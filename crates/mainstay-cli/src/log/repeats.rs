@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tracing::Level;
 
-use super::record::{ACCESS, Record, STATE, STORE};
+use super::record::{ACCESS, PAYLOAD, Record, STATE, STORE};
 use super::writer::Writer;
 use crate::output::{Screen, Text};
 
@@ -76,7 +76,7 @@ impl Repeats {
             kept.deferred.push(record);
             return;
         }
-        if record.target == ACCESS || record.level > Level::INFO {
+        if [ACCESS, PAYLOAD].contains(&record.target) || record.level > Level::INFO {
             return self.write(&record, 0);
         }
         let now = Instant::now();

@@ -6,17 +6,18 @@
 mod browser;
 
 use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use clap::Args;
 use mainstay::ServerConfig;
-use mainstay_login::{LoginPrompt, LoginProvider, LoginRequest, LoginSummary, StartedLogin};
+use mainstay_login::{LoginPrompt, LoginProvider, LoginRequest, LoginSummary, StartedLogin, StoreProtection};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
 
 use crate::args::Common;
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::json::LoggedInDocument;
-use crate::logins::{provider_of, server_named};
+use crate::logins::{protect_with, provider_of, server_named};
 use crate::output::{Screen, Text, plain, span, text};
 use crate::run::Signals;
 
@@ -42,12 +43,21 @@ pub(crate) struct LoginArgs {
     /// Ask for this scope, in place of those that the server names; may be given more than once
     #[arg(long, value_name = "SCOPE")]
     pub(crate) scope: Vec<String>,
+    /// Encrypt all logins with the key in this file: 32 bytes, or their base64. It holds for every mainstay of this user
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// Encrypt all logins with the key that this command prints, such as `secret-tool lookup service mainstay`
+    #[arg(long, value_name = "COMMAND", conflicts_with = "key_file")]
+    pub(crate) key_command: Option<String>,
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 pub(crate) fn run(arguments: &LoginArgs, common: &Common, screen: &Screen) -> Done {
+    if let Some(protection) = protection(arguments) {
+        protect_with(protection)?;
+    }
     let server = server_named(&arguments.server, common)?;
     let provider = provider_of(&server)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -62,6 +72,15 @@ pub(crate) fn run(arguments: &LoginArgs, common: &Common, screen: &Screen) -> Do
     // A read of the terminal may still be under way, and its result is not needed.
     runtime.shutdown_background();
     done
+}
+
+/// How the person wants logins to be protected.
+fn protection(arguments: &LoginArgs) -> Option<StoreProtection> {
+    let words = |command: &String| command.split_ascii_whitespace().map(str::to_owned).collect();
+    let of_command = arguments.key_command.as_ref().map(words);
+    let of_command = of_command.map(StoreProtection::KeyCommand);
+    let of_file = arguments.key_file.clone().map(StoreProtection::KeyFile);
+    of_file.or(of_command)
 }
 
 async fn log_in(
@@ -101,10 +120,13 @@ fn prompt(arguments: &LoginArgs, prompt: &LoginPrompt, screen: &Screen) -> bool 
         LoginPrompt::EnterCode(prompt) => {
             let page = prompt.verification_uri.to_string();
             screen.say(text!(
-                "open {} and enter the code {}",
+                "open {} on any device and enter the code {}",
                 plain(&page),
                 plain(&prompt.user_code)
             ));
+            if let Some(whole) = &prompt.verification_uri_complete {
+                screen.say(text!("or open {}", plain(whole.as_str())));
+            }
             return false;
         }
         LoginPrompt::Browse(address) => address.url().as_str(),

@@ -86,27 +86,38 @@ impl Pinging<'_> {
             if number > 1 {
                 sleep(self.ping.interval).await;
             }
-            let pong = server.ping(self.ping.timeout).await;
-            let asked = pong
-                .map(|pong| pong.round_trip)
-                .map_err(|error| no_answer(&error, self.ping.timeout));
+            let asked = match &self.setup.daemon {
+                Some(daemon) => daemon.ping(server.name(), self.ping.timeout).await,
+                None => {
+                    let pong = server.ping(self.ping.timeout).await;
+                    pong.map(|pong| pong.round_trip)
+                        .map_err(|error| no_answer(&error, self.ping.timeout))
+                }
+            };
             self.tell(|| self.line(number, &asked))?;
             measured.pings.push(asked);
         }
         self.tell(|| self.sum(&measured))?;
         // What became of it meanwhile is what a script wants to know.
-        let report = self.report(&startup, vec![server.status()])?;
+        let mut statuses = vec![server.status()];
+        if let Some(daemon) = &self.setup.daemon {
+            daemon.settle(&mut statuses, Duration::ZERO).await?;
+        }
+        let report = self.report(&startup, statuses)?;
         self.verdict(&report, &measured)
     }
 
     async fn come_up(&self, startup: &Startup) -> Result<ServerReport, CommandFailure> {
         let mut progress = Progress::new(self.screen, false);
-        let statuses = startup
+        let mut statuses = startup
             .settle(self.ping.timeout, |statuses| {
                 progress.show(startup, self.fleet, statuses);
             })
             .await;
         drop(progress);
+        if let Some(daemon) = &self.setup.daemon {
+            daemon.settle(&mut statuses, self.ping.timeout).await?;
+        }
         self.report(startup, statuses)
     }
 

@@ -79,7 +79,10 @@ Requires={SOCKET}
 After={SOCKET}
 
 [Service]
-Type=exec
+# The daemon says when it is ready, and every 15 s that it is alive. If it hangs, systemd restarts it.
+Type=notify
+NotifyAccess=main
+WatchdogSec=30s
 ExecStart={line}
 # systemd listens, and hands the socket to the daemon as its standard input. The daemon ends when it is idle; the next
 # connection starts it again.

@@ -17,7 +17,7 @@ pub(crate) use board::{Row, board, doing};
 pub(crate) use progress::Progress;
 
 /// Failures in a row after which a command stops waiting for a server. One may be bad luck; a server that fails three
-/// times is shown to the person, who can mend it, instead of being waited for.
+/// times is shown to the person, who can mend it, instead of waiting longer.
 const ATTEMPTS: u32 = 3;
 
 /// How often the elapsed time on a terminal is updated.
@@ -88,7 +88,7 @@ impl Startup {
         until.duration_since(self.began).unwrap_or_default()
     }
 
-    /// Waits until no server is worth waiting for, or the time is over. Whoever watches is shown each change, and the
+    /// Waits until no server is worth waiting for, or the time is over. The watcher is shown each change, and the
     /// time as it passes. Lazy servers are woken.
     ///
     /// Cancel safety: dropping it changes nothing.

@@ -197,6 +197,7 @@ async fn on_message(message: EventMessage, sender: &mpsc::Sender<TopInput>) -> O
         | EventDetail::Lost { .. } => true,
         EventDetail::Transition { .. }
         | EventDetail::Command { .. }
+        | EventDetail::CatalogChanged { .. }
         | EventDetail::ReloadRefused { .. }
         | EventDetail::Unknown => false,
     };

@@ -18,9 +18,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use clap::Args;
+use mainstay_bridge::RuntimeDirectory;
 use mainstay_control::ControlClient;
 use mainstay_control::api::ActorKind;
-use mainstay_daemon::RuntimeDirectory;
 use ratatui::crossterm::event::{Event, KeyEventKind};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};

@@ -5,11 +5,12 @@ use std::io::{BufRead as _, BufReader};
 use std::process::Child;
 use std::sync::mpsc;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::daemon::{Shared, wait_until};
 use crate::host::Host;
-use crate::sandbox::{Ran, Sandbox, dying, good, missing, shell};
+use crate::sandbox::{MAINSTAY, Ran, Sandbox, dying, good, missing, shell};
 use crate::serving::LONG;
 
 /// A daemon with these servers in its configuration.
@@ -249,4 +250,126 @@ fn commands_use_the_servers_of_the_daemon_and_say_so() {
         .run(&["call", "a", "echo", "text=hello", "--no-daemon"]);
     ran.exits(0).prints("hello");
     assert!(!ran.stderr.contains("of the daemon"), "{}", ran.stderr);
+}
+
+#[test]
+fn commands_that_name_no_configuration_use_the_one_of_the_daemon() {
+    let shared = Shared::new();
+    let servers = json!({ "mcpServers": { "a": good(), "gone": missing() } });
+    let other = shared
+        .sandbox
+        .write("elsewhere/servers.json", &servers.to_string());
+    let other = other.to_str().unwrap();
+    shared
+        .sandbox
+        .run(&["daemon", "start", "--config", other])
+        .exits(0);
+    let ran = shared.sandbox.run(&["call", "a", "echo", "text=hello"]);
+    ran.exits(0)
+        .prints("hello")
+        .says("using the servers of the daemon")
+        .says("elsewhere/servers.json");
+    let ran = shared.sandbox.run(&["check", "--json"]);
+    assert_eq!(ran.exits(1).json()["configuration"]["found_by"], "daemon");
+    let ran = shared.sandbox.run(&["doctor", "--json"]);
+    let found = ran.exits(1).json().to_string();
+    assert!(found.contains("which the daemon uses"), "{found}");
+    shared
+        .sandbox
+        .run(&["tools", "--no-daemon"])
+        .exits(0)
+        .says("using the built-in demo server");
+}
+
+#[test]
+fn a_check_through_the_daemon_tells_of_its_servers_and_not_of_the_bridges_to_them() {
+    let shared = with(&json!({ "well": good(), "gone": missing(), "frozen": good() }));
+    wait_for_state(&shared, "frozen", "connected");
+    shared.sandbox.run(&["ping", "frozen", "--count", "1"]).exits(0);
+    let pid = i32::try_from(server(&shared, "frozen")["process"]["pid"].as_i64().unwrap()).unwrap();
+    let pid = Pid::from_raw(pid).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    let document = shared.sandbox.run(&["check", "--json"]).exits(1).json();
+    kill_process(pid, Signal::CONT).unwrap();
+    let up = |name: &str| {
+        let servers = document["servers"].as_array().unwrap();
+        let found = servers.iter().find(|server| server["server"] == name).unwrap();
+        (found["up"].clone(), found["error"]["message"].to_string())
+    };
+    assert_eq!(up("well").0, true, "{document:#}");
+    assert_eq!(up("frozen").0, false, "{document:#}");
+    let (is_up, why) = up("gone");
+    assert_eq!(is_up, false);
+    assert!(why.contains("not found"), "{why}");
+    shared.sandbox.run(&["ping", "gone"]).exits(1);
+    shared.sandbox.run(&["disable", "well"]).exits(0);
+    shared
+        .sandbox
+        .run(&["check", "--server", "well"])
+        .prints("disabled");
+    shared.sandbox.run(&["ping", "well"]).exits(1);
+}
+
+#[test]
+fn a_command_that_follows_ends_with_the_reader_of_its_output() {
+    let shared = with(&json!({ "a": good() }));
+    wait_for_state(&shared, "a", "connected");
+    for line in [
+        &["events", "--follow"][..],
+        &["logs", "--follow", "a"],
+        &["status", "--watch"],
+    ] {
+        let mut child = shared.sandbox.command(line).spawn().unwrap();
+        drop(child.stdout.take());
+        // Nothing happens to the server meanwhile, so nothing is written.
+        assert!(child.wait().unwrap().success(), "{line:?}");
+    }
+}
+
+#[test]
+fn the_log_of_a_server_is_followed_across_a_restart_of_the_daemon() {
+    let shared = with(&json!({ "a": shell("echo begun as $$ >&2; exec cat >/dev/null") }));
+    let mut child = shared
+        .sandbox
+        .command(&["logs", "--follow", "a"])
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut begun = || {
+        let line = lines
+            .by_ref()
+            .map(Result::unwrap)
+            .find(|line| line.contains("begun as"));
+        line.expect("the log goes on")
+            .rsplit(' ')
+            .next()
+            .unwrap()
+            .to_owned()
+    };
+    let first = begun();
+    shared.sandbox.run(&["daemon", "restart"]).exits(0);
+    while begun() == first {}
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_call_that_fails_at_the_daemon_exits_as_one_that_fails_without_it() {
+    let sandbox = Sandbox::new();
+    let program = sandbox.path("program");
+    std::os::unix::fs::symlink(MAINSTAY, &program).unwrap();
+    sandbox.configure(&json!({ "demo": { "command": program, "args": ["demo-server"] } }));
+    let shared = Shared { sandbox };
+    shared.sandbox.run(&["daemon", "start"]).exits(0);
+    wait_for_state(&shared, "demo", "connected");
+    let crashed = shared.sandbox.run(&["call", "demo", "crash", "--json"]);
+    let error = crashed.exits(4).json()["error"].clone();
+    assert_eq!(error["outcome"], "unknown", "{error}");
+    wait_for_state(&shared, "demo", "connected");
+    fs::remove_file(&program).unwrap();
+    shared.sandbox.run(&["restart", "demo"]);
+    wait_for_state(&shared, "demo", "permanently_failed");
+    let refused = shared.sandbox.run(&["call", "demo", "echo", "text=x", "--json"]);
+    let error = refused.exits(3).json()["error"].clone();
+    assert_eq!(error["may_have_run"], false, "{error}");
 }

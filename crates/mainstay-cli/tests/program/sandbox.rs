@@ -1,5 +1,6 @@
 //! A home of its own for each test, so that no configuration or catalog of this machine is seen.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -68,14 +69,28 @@ impl Sandbox {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(MAINSTAY);
+        let mut command = self.other(MAINSTAY);
+        command.args(arguments);
         command
-            .args(arguments)
+    }
+
+    /// What a program that starts Mainstay here must pass on to it.
+    pub(crate) fn environment(&self) -> [(&'static str, String); 3] {
+        let path = |name: &str| self.path(name).to_str().expect("a path in UTF-8").to_owned();
+        [
+            ("HOME", path("home")),
+            ("MAINSTAY_RUNTIME", path("run")),
+            (MARK, self.mark.clone()),
+        ]
+    }
+
+    /// Another program that is at home here.
+    pub(crate) fn other(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", self.path("home"))
-            .env("MAINSTAY_RUNTIME", self.path("run"))
-            .env(MARK, &self.mark)
+            .envs(self.environment())
             .current_dir(self.path("work"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

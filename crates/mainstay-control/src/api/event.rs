@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{FailureDocument, ReloadReport, StateName};
+use super::{CatalogChange, FailureDocument, ReloadReport, StateName};
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -44,7 +44,7 @@ pub enum EventDetail {
     },
     /// A person gave a command.
     Command {
-        /// The command: `restart`, `enable`, `disable`, `reload`, `add`, `change` or `remove`.
+        /// The command: `restart`, `enable`, `disable`, `reload`, `add`, `change`, `remove`, or `cancel` with the call.
         command: String,
         /// Who gave it.
         by: Actor,
@@ -66,6 +66,12 @@ pub enum EventDetail {
         title: String,
         /// What helps.
         remedy: Option<String>,
+    },
+    /// A server offers something else than before.
+    CatalogChanged {
+        /// What changed.
+        #[serde(flatten)]
+        change: CatalogChange,
     },
     /// A server was added.
     Added,

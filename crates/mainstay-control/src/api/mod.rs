@@ -5,9 +5,13 @@
 
 mod call;
 mod catalog;
+mod catalog_change;
 mod event;
+mod login;
+mod ping;
 mod problem;
 mod program;
+mod recording;
 mod reload;
 mod server;
 mod session;
@@ -16,13 +20,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use call::{CallFailure, CallReport, CallRequest};
 pub use catalog::{CatalogDocument, CatalogItem, SetAside};
+pub use catalog_change::{CatalogChange, CatalogEntry, ChangedEntry, ChangedMember};
 pub use event::{Actor, ActorKind, EventDetail, EventMessage, EventPage, EventRecord, LagMarker, LagReason};
+pub use login::{LoginCallback, LoginProgress, LoginState};
+pub use ping::PingReport;
 pub use problem::{ApiProblem, ProblemKind};
 pub use program::{PageLink, ProgramStatus};
+pub use recording::{LossRecord, MessageRecord, RecordingDocument};
 pub use reload::{ConfigProblem, EntryDocument, ReloadReport};
 pub use server::{
-    CallTotals, CatalogSummary, DesiredState, FailureDocument, LoginNeeded, ProcessStatus, ServerList,
-    ServerOrigin, ServerStatus, StartStatus, StateName, StderrPage, StderrRecord,
+    CallTotals, CatalogSummary, DesiredState, FailureDocument, LoginNeeded, PendingCallStatus, ProcessStatus,
+    ServerList, ServerOrigin, ServerStatus, StartStatus, StateName, StderrPage, StderrRecord,
 };
 pub use session::{RunningCall, SessionDoor, SessionList, SessionStatus};
 

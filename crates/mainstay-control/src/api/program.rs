@@ -20,6 +20,8 @@ pub struct ProgramStatus {
     pub started_ms: u64,
     /// The configuration file, where there is one.
     pub configuration: Option<String>,
+    /// Why that file, as it was last read, is not applied. What was in force before it stays in force.
+    pub configuration_problem: Option<String>,
     /// How many servers there are.
     pub servers: usize,
     /// How many servers are connected.

@@ -59,6 +59,9 @@ pub struct ServerStatus {
     pub catalog: Option<CatalogSummary>,
     /// Its calls.
     pub calls: CallTotals,
+    /// The calls that wait for an answer: up to 20, the oldest first.
+    #[serde(default)]
+    pub pending: Vec<PendingCallStatus>,
     /// Its processes, where it has any.
     pub process: Option<ProcessStatus>,
     /// How often it was started.
@@ -198,6 +201,21 @@ pub struct CallTotals {
     pub p50_us: Option<u64>,
     /// 95 of 100 calls with a result took no longer, in microseconds.
     pub p95_us: Option<u64>,
+}
+
+/// A call that waits for an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PendingCallStatus {
+    /// What it is cancelled by.
+    pub id: String,
+    /// The method.
+    pub method: String,
+    /// The tool or prompt that it names, where that is known.
+    pub name: Option<String>,
+    /// The session that made it, if one did.
+    pub session: Option<u64>,
+    /// When it was sent.
+    pub since_ms: u64,
 }
 
 /// The processes of a server.

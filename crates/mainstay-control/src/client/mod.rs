@@ -23,8 +23,9 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout_at};
 
 use crate::api::{
-    ActorKind, ApiProblem, CatalogDocument, EntryDocument, EventPage, PageLink, ProgramStatus, ReloadReport,
-    ServerList, ServerStatus, SessionList, StderrPage,
+    ActorKind, ApiProblem, CatalogDocument, EntryDocument, EventPage, LoginCallback, LoginProgress, PageLink,
+    PingReport, ProgramStatus, RecordingDocument, ReloadReport, ServerList, ServerStatus, SessionList,
+    StderrPage,
 };
 use crate::service::API_ROOT;
 pub use error::ControlError;
@@ -116,6 +117,14 @@ impl ControlClient {
         self.get(&server_path(name, "")).await
     }
 
+    /// Pings the live connection of a server.
+    ///
+    /// Cancel safety: dropping it drops the answer.
+    pub async fn ping(&self, name: &str, within: Duration) -> Result<PingReport, ControlError> {
+        let path = format!("/ping?timeout_ms={}", within.as_millis());
+        self.post(&server_path(name, &path)).await
+    }
+
     /// What a server offers.
     ///
     /// Cancel safety: dropping it changes nothing.
@@ -144,6 +153,26 @@ impl ControlClient {
     /// Cancel safety: dropping it changes nothing.
     pub async fn sessions(&self) -> Result<SessionList, ControlError> {
         self.get(&format!("{API_ROOT}/sessions")).await
+    }
+
+    /// The last messages of a server's connections, with their payloads if those are wanted and recorded.
+    ///
+    /// Cancel safety: dropping it changes nothing.
+    pub async fn recording(
+        &self,
+        name: &str,
+        with_payloads: bool,
+    ) -> Result<RecordingDocument, ControlError> {
+        let rest = format!("/record?payloads={with_payloads}");
+        self.get(&server_path(name, &rest)).await
+    }
+
+    /// Cancels a call that waits for an answer; the status of its server lists those.
+    ///
+    /// Cancel safety: dropped, the command may still be carried out.
+    pub async fn cancel_call(&self, name: &str, call: &str) -> Result<ServerStatus, ControlError> {
+        let rest = format!("/calls/{}/cancel", encoded(call));
+        self.post(&server_path(name, &rest)).await
     }
 
     /// The last events, of one server or of all.
@@ -193,6 +222,35 @@ impl ControlClient {
     /// Cancel safety: dropped, the command may still be carried out.
     pub async fn disable(&self, name: &str) -> Result<ServerStatus, ControlError> {
         self.post(&server_path(name, "/disable")).await
+    }
+
+    /// Begins a login to a server, or finds the one that waits for its person.
+    ///
+    /// Cancel safety: dropped, the login may still be begun.
+    pub async fn begin_login(&self, name: &str) -> Result<LoginProgress, ControlError> {
+        self.post(&server_path(name, "/login")).await
+    }
+
+    /// How far the last login to a server has come.
+    ///
+    /// Cancel safety: dropping it changes nothing.
+    pub async fn login_progress(&self, name: &str) -> Result<LoginProgress, ControlError> {
+        self.get(&server_path(name, "/login")).await
+    }
+
+    /// Gives the login that waits the address that the browser ended at.
+    ///
+    /// Cancel safety: dropped, the address may still be used.
+    pub async fn paste_login_address(
+        &self,
+        name: &str,
+        address: &str,
+    ) -> Result<LoginProgress, ControlError> {
+        let callback = LoginCallback {
+            address: address.to_owned(),
+        };
+        let path = server_path(name, "/login/callback");
+        self.send_json(Method::POST, &path, &callback).await
     }
 
     /// Has the program read its configuration again.

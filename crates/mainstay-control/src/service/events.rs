@@ -16,7 +16,7 @@ use crate::api::{ApiProblem, LagMarker, LagReason};
 use crate::control::Hub;
 use crate::journal::{JournalEntry, JournalReader, JournalReading};
 
-/// Events in a page, unless another number is asked for.
+/// Events in a page by default.
 const DEFAULT_PAGE: u64 = 100;
 
 impl ControlService {

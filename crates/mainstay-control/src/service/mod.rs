@@ -6,6 +6,7 @@
 mod answer;
 mod call;
 mod events;
+mod ping;
 mod request;
 mod route;
 mod stderr;
@@ -29,11 +30,13 @@ use mainstay_gateway::{HttpMount, MountBody};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 
-use crate::api::{ApiProblem, EntryDocument, PageLink, ProblemKind};
+use crate::api::{ApiProblem, EntryDocument, LoginCallback, PageLink, ProblemKind};
 use crate::control::{ConfigCommand, Control, Hub};
 use crate::controlled::Controlling;
+use crate::metrics::{self, METRICS_PATH, MetricsAccess};
 use crate::openapi;
 use crate::page::{self, PAGE_CODE_LIFETIME, PAGE_ROOT, PageLogins};
+use crate::recorded;
 use crate::status;
 use answer::problem_answer;
 pub(crate) use answer::{bytes_answer, json_answer};
@@ -59,6 +62,7 @@ pub(crate) struct ServiceParts {
     pub(crate) hub: Arc<Hub>,
     pub(crate) watchers: Arc<Semaphore>,
     pub(crate) figures: FiguresFeed,
+    metrics: MetricsAccess,
     pages: Option<PageLogins>,
     open_page: Option<OpenPage>,
 }
@@ -69,20 +73,36 @@ pub type OpenPage = Box<dyn Fn() -> Controlling<'static, String> + Send + Sync>;
 impl ControlService {
     /// Serves this hub.
     pub fn new(control: &Control) -> Self {
-        Self::build(control, None, None)
+        Self::build(control, MetricsAccess::none(), None, None)
     }
 
-    /// Serves this hub and the dashboard, for pages that log in with these. `open` is asked where the page is; without it, the page
+    /// Serves this hub, and lets these read the metrics.
+    pub fn with_metrics(control: &Control, metrics: MetricsAccess) -> Self {
+        Self::build(control, metrics, None, None)
+    }
+
+    /// Serves this hub, lets these read the metrics, and serves the dashboard, for pages that log in with these. `open` is asked where the page is; without it, the page
     /// is where the API is.
-    pub fn with_pages(control: &Control, pages: PageLogins, open: Option<OpenPage>) -> Self {
-        Self::build(control, Some(pages), open)
+    pub fn with_pages(
+        control: &Control,
+        metrics: MetricsAccess,
+        pages: PageLogins,
+        open: Option<OpenPage>,
+    ) -> Self {
+        Self::build(control, metrics, Some(pages), open)
     }
 
-    fn build(control: &Control, pages: Option<PageLogins>, open_page: Option<OpenPage>) -> Self {
+    fn build(
+        control: &Control,
+        metrics: MetricsAccess,
+        pages: Option<PageLogins>,
+        open_page: Option<OpenPage>,
+    ) -> Self {
         Self(Arc::new(ServiceParts {
             hub: control.0.clone(),
             watchers: Arc::new(Semaphore::new(WATCHERS_LIMIT)),
             figures: FiguresFeed::default(),
+            metrics,
             pages,
             open_page,
         }))
@@ -132,6 +152,9 @@ impl ControlService {
             let (path, pages) = (head.uri.path(), self.0.pages.as_ref());
             return page::answer(&head.method, path, &head.headers, body, pages).await;
         }
+        if head.uri.path() == METRICS_PATH {
+            return metrics::answer(&self.0.hub, &head.method, &head.headers).await;
+        }
         let route = ApiRoute::of(&head.method, head.uri.path())?;
         let query = Query::of(&head.uri);
         let hub = &self.0.hub;
@@ -151,6 +174,35 @@ impl ControlService {
             ApiRoute::Events => self.events(&head.headers, &query),
             ApiRoute::Watch => self.watch().await,
             ApiRoute::Call(name) => Ok(json_answer(&self.call(&name, &head.headers, body).await?)),
+            ApiRoute::Ping(name) => {
+                read_body(&head.headers, body).await?;
+                Ok(json_answer(&self.ping(&name, &query).await?))
+            }
+            ApiRoute::Record(name) => {
+                let with_payloads = query.flag("payloads")?.unwrap_or(false);
+                let named = hub.server(&name)?;
+                Ok(json_answer(&recorded::recording(&named, with_payloads)))
+            }
+            ApiRoute::CancelCall(name, call) => {
+                read_body(&head.headers, body).await?;
+                hub.cancel_call(&name, &call, actor(&head.headers))?;
+                Ok(json_answer(&hub.server_status(&hub.server(&name)?).await))
+            }
+            ApiRoute::BeginLogin(name) => {
+                read_body(&head.headers, body).await?;
+                let (own, by) = (hub.clone(), actor(&head.headers));
+                let begun = carried_out(async move { own.begin_login(&name, by).await }).await?;
+                Ok(json_answer(&begun))
+            }
+            ApiRoute::LoginProgress(name) => {
+                let named = hub.server(&name)?;
+                Ok(json_answer(&hub.logins.progress(&named.name)))
+            }
+            ApiRoute::LoginCallback(name) => {
+                let named = hub.server(&name)?;
+                let LoginCallback { address } = read_json(&head.headers, body).await?;
+                Ok(json_answer(&hub.logins.paste(&named.name, address).await?))
+            }
             ApiRoute::Page => {
                 read_body(&head.headers, body).await?;
                 Ok(json_answer(&self.page_link().await?))
@@ -236,10 +288,14 @@ impl HttpMount for ControlService {
 
     /// The files of the dashboard hold no data, and a page has no token before it has logged in.
     fn is_public(&self, path: &str) -> bool {
-        self.0.pages.is_some() && is_page(path)
+        match path {
+            METRICS_PATH => self.0.metrics.is_public(),
+            path => self.0.pages.is_some() && is_page(path),
+        }
     }
 
-    fn admits(&self, token: &str) -> bool {
-        self.0.pages.as_ref().is_some_and(|pages| pages.admits(token))
+    fn admits(&self, path: &str, token: &str) -> bool {
+        let by_page = self.0.pages.as_ref().is_some_and(|pages| pages.admits(token));
+        by_page || (path == METRICS_PATH && self.0.metrics.admits(token))
     }
 }

@@ -27,6 +27,12 @@ pub(super) enum ApiRoute {
     Watch,
     Sessions,
     Call(String),
+    Ping(String),
+    Record(String),
+    CancelCall(String, String),
+    BeginLogin(String),
+    LoginProgress(String),
+    LoginCallback(String),
     Page,
 }
 
@@ -64,12 +70,26 @@ impl ApiRoute {
             ["servers", name, "catalog"] => get(Self::Catalog(decoded(name)?)),
             ["servers", name, "stderr"] => get(Self::Stderr(decoded(name)?)),
             ["servers", name, "call"] => post(Self::Call(decoded(name)?)),
+            ["servers", name, "ping"] => post(Self::Ping(decoded(name)?)),
+            ["servers", name, "record"] => get(Self::Record(decoded(name)?)),
+            ["servers", name, "calls", call, "cancel"] => post(Self::CancelCall(decoded(name)?, decoded(call)?)),
+            ["servers", name, "login"] => {
+                let name = decoded(name)?;
+                allowed(
+                    method,
+                    &[
+                        (&Method::GET, Self::LoginProgress(name.clone())),
+                        (&Method::POST, Self::BeginLogin(name)),
+                    ],
+                )
+            }
+            ["servers", name, "login", "callback"] => post(Self::LoginCallback(decoded(name)?)),
             ["servers", name, "restart"] => post(Self::Command(decoded(name)?, PersonCommand::Restart)),
             ["servers", name, "enable"] => post(Self::Command(decoded(name)?, PersonCommand::Enable)),
             ["servers", name, "disable"] => post(Self::Command(decoded(name)?, PersonCommand::Disable)),
             ["servers", ..] => Err(nothing().remedy(
-                "encode a slash in the name of a server as %2F; a server has /catalog, /stderr, /restart, /enable and \
-                 /disable",
+                "encode a slash in the name of a server as %2F; a server has /catalog, /stderr, /record, /call, /ping, \
+                 /login, /restart, /enable and /disable",
             )),
             _other => Err(nothing()),
         }
@@ -114,6 +134,12 @@ impl ApiRoute {
             Self::Watch => Self::Watch,
             Self::Sessions => Self::Sessions,
             Self::Call(name) => Self::Call(name.clone()),
+            Self::Ping(name) => Self::Ping(name.clone()),
+            Self::Record(name) => Self::Record(name.clone()),
+            Self::CancelCall(name, call) => Self::CancelCall(name.clone(), call.clone()),
+            Self::BeginLogin(name) => Self::BeginLogin(name.clone()),
+            Self::LoginProgress(name) => Self::LoginProgress(name.clone()),
+            Self::LoginCallback(name) => Self::LoginCallback(name.clone()),
             Self::Page => Self::Page,
         }
     }

@@ -16,7 +16,7 @@ use crate::api::{ApiProblem, LagMarker, LagReason, StderrPage};
 use crate::control::Named;
 use crate::status::stderr_record;
 
-/// Lines that are shown, unless another number is asked for: as many as are kept.
+/// Lines in an answer by default: as many as are kept.
 const DEFAULT_LINES: u64 = 200;
 
 impl ControlService {

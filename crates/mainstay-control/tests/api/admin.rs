@@ -20,7 +20,7 @@ async fn serve(world: &World) -> SocketAddr {
     let door = HttpDoor::new()
         .token("mcp-token")
         .allowed_origin("https://allowed.example");
-    let door = door.mount(&[API_ROOT], TOKEN, service);
+    let door = door.mount(&[API_ROOT], Some(TOKEN.into()), service);
     let gateway = world.gateway.clone();
     tokio::spawn(async move { gateway.serve_http(listener, door, std::future::pending()).await });
     address

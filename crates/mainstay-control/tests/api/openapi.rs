@@ -65,6 +65,9 @@ async fn every_answer_has_the_form_that_the_document_says() {
         ("/api/v1/servers/{name}", "get", 404),
         ("/api/v1/servers/{name}/catalog", "get", 200),
         ("/api/v1/servers/{name}/enable", "post", 200),
+        ("/api/v1/servers/{name}/ping", "post", 200),
+        ("/api/v1/servers/{name}/login", "get", 200),
+        ("/api/v1/servers/{name}/login", "post", 409),
         ("/api/v1/events", "get", 200),
         ("/api/v1/sessions", "get", 200),
         ("/api/v1/reload", "post", 501),
@@ -121,6 +124,7 @@ async fn ask(world: &World, method: &str, path: &str) -> (u16, Value) {
     let body = match (method, path) {
         ("POST", "/api/v1/servers") => r#"{"name":"new","entry":{"command":"true"}}"#,
         ("PATCH", _) => r#"{"command":"true"}"#,
+        ("POST", path) if path.ends_with("/login/callback") => r#"{"address":"http://127.0.0.1:1/callback"}"#,
         _other => "",
     };
     let request = format!(

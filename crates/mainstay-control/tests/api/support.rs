@@ -47,7 +47,7 @@ impl World {
     }
 
     pub(crate) fn with(builder: ControlBuilder, servers: impl IntoIterator<Item = ServerConfig>) -> Self {
-        let mut fleet = Fleet::builder();
+        let mut fleet = Fleet::builder().measured();
         let events = fleet.events();
         let gateway = Gateway::start(fleet, servers);
         let control = builder.build();

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::pool::{Membership, PoolKey, of_command, of_url};
 use super::stream::{BridgeInput, PeekedStream};
 use super::{Daemon, lock, seconds};
-use crate::hello::{
+use mainstay_bridge::hello::{
     Ask, BridgeStatus, ConnectRequest, EndReason, Goodbye, Hello, HelloRefusal, HelloReply, PROTOCOL,
     ProtocolNumber, ServerRequestKind, Share, VERSION, line,
 };
@@ -221,17 +221,15 @@ impl Daemon {
         }
     }
 
-    /// Refuses a bridge that was told to use another configuration, and every bridge if the daemon's own cannot be used.
+    /// Refuses a bridge that names another configuration, and every bridge if the daemon's own cannot be used.
     fn check_configuration(&self, request: &ConnectRequest) -> Result<(), HelloRefusal> {
-        let own = match &self.live {
-            Ok(live) => live.file(),
-            Err(why) => {
-                return Err(HelloRefusal::new(
-                    format!("the daemon's configuration cannot be used ({why})"),
-                    "mend it, and run `mainstay daemon restart`",
-                ));
-            }
-        };
+        if let Some(why) = self.live.unusable() {
+            return Err(HelloRefusal::new(
+                format!("the daemon's configuration cannot be used ({why})"),
+                "mend it: the daemon reads it again when it changes",
+            ));
+        }
+        let own = self.live.file();
         let Some(wanted) = request.config.as_deref() else {
             return Ok(());
         };

@@ -9,6 +9,7 @@ mod listed;
 mod page;
 mod place;
 mod pool;
+mod socket_watch;
 mod stream;
 mod users;
 
@@ -21,6 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mainstay::config::Secret;
+use mainstay::recorder::RecorderOptions;
 use mainstay::transport::http::CredentialSource;
 use mainstay::{Fleet, FleetBuilder};
 use mainstay_control::{Control, ControlService, Role};
@@ -31,14 +33,14 @@ use tokio::sync::{OnceCell, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::hello::{BridgeStatus, DaemonStatus, EndReason, Share, SharedServerStatus, VERSION};
-use crate::launch::{StartReport, bound};
 use crate::live::{LiveConfiguration, LiveEvent, LiveReport, LiveStart, ReloadJournal};
-use crate::runtime_dir::RuntimeDirectory;
 use listed::ServerListing;
+use mainstay_bridge::hello::{BridgeStatus, DaemonStatus, EndReason, Share, SharedServerStatus, VERSION};
+use mainstay_bridge::{RuntimeDirectory, StartReport, bound_log};
 use page::PagePlace;
 pub use place::{Place, PlaceError};
 use pool::{ServerPool, state_of};
+use socket_watch::SocketWatch;
 use users::Users;
 
 /// Connections at once. Each is a process of this user.
@@ -50,8 +52,8 @@ const DRAIN_GRACE: Duration = Duration::from_secs(3);
 
 /// What a daemon is made with.
 pub struct DaemonSettings {
-    /// Its configuration, or why it cannot be used.
-    pub configuration: Result<DaemonConfiguration, String>,
+    /// Its configuration.
+    pub configuration: DaemonConfiguration,
     /// Whether the servers of the configuration start with the daemon. Otherwise they start when the first bridge wants one of them.
     pub starts_configured: bool,
     /// Where catalogs are stored.
@@ -66,6 +68,8 @@ pub struct DaemonSettings {
     pub drain: Duration,
     /// How long the servers may take to stop when the daemon ends.
     pub stop_within: Duration,
+    /// What is recorded of the messages of each server.
+    pub recorder: RecorderOptions,
     /// The token that the dashboard's logins are made from; `None`: no dashboard.
     pub page_token: Option<Secret>,
 }
@@ -83,8 +87,7 @@ struct Daemon {
     settings: RunSettings,
     since: SystemTime,
     pool: Arc<ServerPool>,
-    /// The configuration, or why it cannot be used.
-    live: Result<LiveConfiguration, String>,
+    live: LiveConfiguration,
     control: ControlService,
     page: Option<PagePlace>,
     listing: Arc<ServerListing>,
@@ -139,6 +142,7 @@ pub async fn run(place: Place, settings: DaemonSettings, report: StartReport) ->
     report.ready();
     tracing::info!(socket = %directory.socket().display(), "the daemon accepts connections");
 
+    let socket = SocketWatch::new(directory.socket());
     let places = Arc::new(Semaphore::new(CONNECTION_LIMIT));
     let mut connections = JoinSet::new();
     let mut asked = daemon.asked.subscribe();
@@ -150,7 +154,7 @@ pub async fn run(place: Place, settings: DaemonSettings, report: StartReport) ->
                 Some(_) = connections.join_next() => {}
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => {
-                        let _ = bound(&log);
+                        let _ = bound_log(&log);
                         let Ok(place) = places.clone().try_acquire_owned() else {
                             tracing::warn!(limit = CONNECTION_LIMIT, "a connection is refused: there are too many");
                             continue;
@@ -167,6 +171,10 @@ pub async fn run(place: Place, settings: DaemonSettings, report: StartReport) ->
                     }
                 },
                 () = &mut idle => break EndReason::Idle,
+                () = socket.lost() => {
+                    tracing::warn!("the socket was removed: no bridge can find this daemon");
+                    break EndReason::Stop;
+                }
                 _ = terminate.recv() => break EndReason::Stop,
                 _ = interrupt.recv() => break EndReason::Stop,
                 Ok(asked) = asked.wait_for(Option::is_some) => break asked.unwrap_or(EndReason::Stop),
@@ -175,7 +183,7 @@ pub async fn run(place: Place, settings: DaemonSettings, report: StartReport) ->
     };
     // No bridge finds it from here on. One that is connecting gets the end of the connection, and finds or starts the next daemon.
     // A service manager keeps its own socket: connections wait there until it starts the next daemon.
-    if !place.is_inherited {
+    if !place.is_inherited && socket.is_there() {
         let _ = fs::remove_file(directory.socket());
     }
     drop(listener);
@@ -196,10 +204,11 @@ impl Daemon {
             linger,
             drain,
             stop_within,
+            recorder,
             page_token,
         } = settings;
         let users = Users::new();
-        let fleets = Fleet::builder();
+        let fleets = Fleet::builder().measured().recorder(recorder);
         let fleets = match &store {
             Some(store) => fleets.store(store),
             None => fleets,
@@ -210,20 +219,17 @@ impl Daemon {
         };
         let configured = Gateway::start(fleets.clone(), []);
         let journal = ReloadJournal::default();
-        let live = configuration.map(|DaemonConfiguration { live, report }| {
+        let DaemonConfiguration { live, report } = configuration;
+        let report = {
             let journal = journal.clone();
-            let report = move |event: LiveEvent<'_>| {
+            move |event: LiveEvent<'_>| {
                 journal.record(&event);
                 report(event);
-            };
-            live.dormant().follow(configured.clone(), Some(hangup), report)
-        });
-        let control = Control::builder(Role::Daemon);
-        let control = match &live {
-            Ok(live) => control.controlled(Arc::new(live.clone())),
-            Err(_) => control,
+            }
         };
-        let control = control.build();
+        let live = live.dormant().follow(configured.clone(), Some(hangup), report);
+        let control = Control::builder(Role::Daemon);
+        let control = control.controlled(Arc::new(live.clone())).build();
         journal.bind(&control);
         let listing = ServerListing::new(control.clone(), configured.clone());
         let pool = ServerPool::new(fleets.clone(), linger, users.clone(), listing.clone());
@@ -257,12 +263,7 @@ impl Daemon {
 
     /// The gateway of the configured servers, which are started if they are not yet.
     async fn configured(&self) -> &Gateway {
-        let start = || async {
-            if let Ok(live) = &self.live {
-                live.start().await;
-            }
-        };
-        self.configured_started.get_or_init(start).await;
+        self.configured_started.get_or_init(|| self.live.start()).await;
         &self.configured
     }
 
@@ -289,12 +290,12 @@ impl Daemon {
             bridges: 0,
         }));
         servers.sort_by(|one, other| one.name.cmp(&other.name));
-        let path = self.live.as_ref().ok().and_then(LiveConfiguration::file);
         DaemonStatus {
             pid: std::process::id(),
             version: VERSION.to_owned(),
             since: seconds(self.since),
-            config: path.map(|path| path.display().to_string()),
+            config: self.live.file().map(|path| path.display().to_string()),
+            config_problem: self.live.problem().map(|problem| problem.to_string()),
             bridges,
             servers,
         }

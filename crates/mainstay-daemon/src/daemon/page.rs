@@ -11,13 +11,15 @@ use std::sync::{Arc, Weak};
 
 use mainstay::config::Secret;
 use mainstay_control::api::{ApiProblem, ProblemKind};
-use mainstay_control::{API_ROOT, Control, ControlService, OpenPage, PAGE_ROOT, PageLogins};
+use mainstay_control::{
+    API_ROOT, Control, ControlService, METRICS_PATH, MetricsAccess, OpenPage, PAGE_ROOT, PageLogins,
+};
 use mainstay_gateway::HttpDoor;
 use tokio::net::TcpListener;
 use tokio::sync::OnceCell;
 
 use super::Daemon;
-use crate::runtime_dir::RuntimeDirectory;
+use mainstay_bridge::{RuntimeDirectory, no_follow};
 
 /// Where the dashboard is, once it is open.
 pub(super) struct PagePlace {
@@ -49,7 +51,8 @@ impl PagePlace {
                 Ok(format!("http://{address}"))
             })
         });
-        ControlService::with_pages(control, PageLogins::new(self.token.expose()), Some(open))
+        let pages = PageLogins::new(self.token.expose());
+        ControlService::with_pages(control, MetricsAccess::none(), pages, Some(open))
     }
 
     async fn listen(&self) -> io::Result<TcpListener> {
@@ -68,6 +71,7 @@ impl PagePlace {
             .create(true)
             .truncate(true)
             .mode(0o600)
+            .custom_flags(no_follow())
             .open(&self.port_file)?;
         writeln!(file, "{port}")?;
         Ok(listener)
@@ -92,8 +96,8 @@ impl Daemon {
             let service = Arc::new(self.control.clone());
             // The same token closes the door of MCP: hosts come through bridges.
             let door = HttpDoor::new().token(page.token.expose()).mount(
-                &[API_ROOT, PAGE_ROOT],
-                page.token.clone(),
+                &[API_ROOT, PAGE_ROOT, METRICS_PATH],
+                Some(page.token.clone()),
                 service,
             );
             let (gateway, mut ending) = (self.configured.clone(), self.ending.subscribe());

@@ -1,4 +1,4 @@
-//! The place of the one daemon: whoever holds the lock is the daemon, and binds the socket.
+//! The place of the one daemon: the process that holds the lock is the daemon, and binds the socket.
 //!
 //! Two locks. The daemon holds `daemon.lock` for its life. A process that wants to become the daemon holds `daemon.start.lock` while it
 //! waits for the other lock: so at most one process waits, and a program that takes over is not overtaken by one that a bridge started.
@@ -7,15 +7,14 @@ use std::fs;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::ask::end;
-use crate::hello::Ask;
-use crate::lock::{LockFile, noted_pid};
-use crate::runtime_dir::{RuntimeDirError, RuntimeDirectory};
+use mainstay_bridge::hello::Ask;
+use mainstay_bridge::lock::{LockFile, noted_pid};
+use mainstay_bridge::{RuntimeDirError, RuntimeDirectory, end, is_listening};
 
 /// How long a process waits for the end of the last daemon: longer than that lets calls finish and its servers end.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -90,7 +89,7 @@ impl Place {
                 break lock;
             }
             // The socket of a daemon that ends is gone.
-            if !takes_over && UnixStream::connect(directory.socket()).is_ok() {
+            if !takes_over && is_listening(&directory.socket()) {
                 return Err(PlaceError::Running);
             }
             if Instant::now() >= deadline {
@@ -164,7 +163,7 @@ fn bind(directory: &RuntimeDirectory) -> Result<UnixListener, PlaceError> {
     let socket = directory.socket();
     let unusable = |error| PlaceError::Directory(directory.error(&socket, error));
     // A service manager may listen there. It starts a daemon for this connection, which gets the lock when this process ends.
-    if UnixStream::connect(&socket).is_ok() {
+    if is_listening(&socket) {
         return Err(PlaceError::Running);
     }
     match fs::remove_file(&socket) {

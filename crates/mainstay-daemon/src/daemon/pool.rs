@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use super::listed::{ListedServer, ServerListing};
 use super::users::{DaemonUse, Users};
-use crate::hello::{CommandServer, HelloRefusal, Share, SharedServerStatus, UrlServer};
+use mainstay_bridge::hello::{CommandServer, HelloRefusal, Share, SharedServerStatus, UrlServer};
 
 /// How long a server may take to stop when no bridge wants it: longer than the stop ladder.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);

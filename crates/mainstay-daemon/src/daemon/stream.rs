@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 
-use crate::hello::{EndReason, LINE_LIMIT};
+use mainstay_bridge::hello::{EndReason, LINE_LIMIT};
 
 /// How much is read at once.
 const READ_SIZE: usize = 8 * 1024;

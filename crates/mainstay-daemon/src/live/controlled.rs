@@ -131,6 +131,10 @@ impl Controlled for LiveConfiguration {
     fn configuration(&self) -> Option<String> {
         self.file().map(|file| file.display().to_string())
     }
+
+    fn configuration_problem(&self) -> Option<String> {
+        self.problem().map(|problem| problem.to_string())
+    }
 }
 
 impl LiveConfiguration {
@@ -160,7 +164,7 @@ fn refused(error: &ServerEditError) -> ApiProblem {
     let kind = match error {
         ServerEditError::Exists { .. } => ProblemKind::Conflict,
         ServerEditError::Unknown { .. } => ProblemKind::UnknownServer,
-        ServerEditError::Invalid { .. } => ProblemKind::InvalidConfiguration,
+        ServerEditError::Invalid { .. } | ServerEditError::Edit(_) => ProblemKind::InvalidConfiguration,
         _ => ProblemKind::Internal,
     };
     ApiProblem::new(kind, error.to_string())

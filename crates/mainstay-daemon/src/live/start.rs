@@ -8,7 +8,7 @@ use mainstay::ServerConfig;
 use mainstay::config::Problem;
 use mainstay_gateway::Gateway;
 use tokio::signal::unix::Signal;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::reload::{InForce, ReloadError, Reloaded};
 use super::switches::{SwitchError, Switched, Switches, SwitchesError};
@@ -50,12 +50,22 @@ pub type LiveReport = Box<dyn Fn(LiveEvent<'_>) + Send + Sync>;
 /// The servers to start come from [`servers`](Self::servers); then [`follow`](Self::follow) takes the gateway that serves them.
 #[derive(Debug)]
 pub struct LiveStart {
-    file: Option<PathBuf>,
-    was_read: bool,
-    is_dormant: bool,
-    in_force: InForce,
-    switches: Switches,
+    pub(super) file: Option<PathBuf>,
+    pub(super) was_read: bool,
+    pub(super) is_dormant: bool,
+    pub(super) in_force: InForce,
+    pub(super) switches: Switches,
     ignored: Option<SwitchesError>,
+    health: FileHealth,
+}
+
+/// What is known of the file beside what is in force.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FileHealth {
+    /// Nothing is in force: the file could not be used yet.
+    pub(super) is_unusable: bool,
+    /// Why the file, as it was last read, is not applied.
+    pub(super) problem: Option<Arc<str>>,
 }
 
 impl LiveStart {
@@ -82,6 +92,19 @@ impl LiveStart {
             in_force,
             switches,
             ignored,
+            health: FileHealth::default(),
+        }
+    }
+
+    /// Begins with nothing, for this reason, because the file cannot be used. It is followed all the same, and applied once it can be.
+    /// May block.
+    pub fn unusable(file: Option<&Path>, why: &str, state: Option<&Path>) -> Self {
+        Self {
+            health: FileHealth {
+                is_unusable: true,
+                problem: Some(why.into()),
+            },
+            ..Self::standing_in(file, Vec::new(), state)
         }
     }
 
@@ -103,6 +126,7 @@ impl LiveStart {
             },
             switches,
             ignored,
+            health: FileHealth::default(),
         }
     }
 
@@ -119,9 +143,9 @@ impl LiveStart {
         self.switches.applied_to(&self.in_force.servers)
     }
 
-    /// Whether there is a file that was read, and no servers that stand in for one.
-    pub fn was_read(&self) -> bool {
-        self.was_read
+    /// Whether other servers stand in for a file that does not exist.
+    pub fn stands_in(&self) -> bool {
+        !self.was_read && !self.health.is_unusable
     }
 
     /// The servers that do not run only because a person disabled them in an earlier run.
@@ -146,19 +170,14 @@ impl LiveStart {
         report: impl Fn(LiveEvent<'_>) + Send + Sync + 'static,
     ) -> LiveConfiguration {
         let (requests, inbox) = mpsc::channel(MAX_REQUESTS);
-        let task = LiveTask::new(
-            self.file.clone(),
-            self.was_read,
-            self.is_dormant,
-            self.in_force,
-            self.switches,
-            gateway,
-            Box::new(report),
-        );
+        let (health, watched) = watch::channel(self.health.clone());
+        let file = self.file.as_deref().map(Arc::from);
+        let task = LiveTask::new(self, gateway, health, Box::new(report));
         tokio::spawn(task.run(inbox, hangup));
         LiveConfiguration {
-            file: self.file.map(Arc::from),
+            file,
             requests,
+            health: watched,
         }
     }
 }
@@ -168,12 +187,24 @@ impl LiveStart {
 pub struct LiveConfiguration {
     file: Option<Arc<Path>>,
     requests: mpsc::Sender<LiveRequest>,
+    health: watch::Receiver<FileHealth>,
 }
 
 impl LiveConfiguration {
     /// The file, if there is one.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
+    }
+
+    /// Why the file, as it was last read, is not applied; `None` if it is.
+    pub fn problem(&self) -> Option<Arc<str>> {
+        self.health.borrow().problem.clone()
+    }
+
+    /// Why there is no configuration: the file could not be used when the program started, and was not mended since.
+    pub fn unusable(&self) -> Option<Arc<str>> {
+        let health = self.health.borrow();
+        health.is_unusable.then(|| health.problem.clone()).flatten()
     }
 
     /// Adds the servers to the gateway of a configuration that began [dormant](LiveStart::dormant). Has no effect on another.

@@ -279,7 +279,7 @@ impl StateFile {
             })
             .and_then(|()| fs::rename(&beside, &self.path));
         if written.is_err() {
-            // Nobody needs the half of it.
+            // A partial file is useless.
             let _ = fs::remove_file(&beside);
         }
         written

@@ -1,6 +1,5 @@
 //! The one task that owns a live configuration.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,13 +8,13 @@ use mainstay::config::ConfigError;
 use mainstay::fleet::Changes;
 use mainstay_gateway::Gateway;
 use tokio::signal::unix::Signal;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
 use super::reading::{FileReader, StillReading};
 use super::reload::{InForce, ReloadError, Reloaded};
-use super::start::{LiveEvent, LiveReport, ReloadTrigger};
+use super::start::{FileHealth, LiveEvent, LiveReport, LiveStart, ReloadTrigger};
 use super::switches::{SwitchError, Switched, Switches};
 use super::watch::{Noticed, WatchError};
 
@@ -45,6 +44,8 @@ pub(super) struct LiveTask {
     switches: Switches,
     gateway: Gateway,
     report: LiveReport,
+    /// What handles see of the file.
+    health: watch::Sender<FileHealth>,
     /// Why changes are not noticed, if they are not: reported when it changes.
     not_watched: Option<WatchError>,
     /// What a changed file was last refused for: a second event of the same file is no news.
@@ -55,24 +56,22 @@ pub(super) struct LiveTask {
 
 impl LiveTask {
     pub(super) fn new(
-        file: Option<PathBuf>,
-        was_read: bool,
-        is_dormant: bool,
-        in_force: InForce,
-        switches: Switches,
+        start: LiveStart,
         gateway: Gateway,
+        health: watch::Sender<FileHealth>,
         report: LiveReport,
     ) -> Self {
         let noticed = Arc::new(Noticed::default());
         Self {
-            file: file.map(|file| FileReader::new(file, noticed.clone())),
+            file: start.file.map(|file| FileReader::new(file, noticed.clone())),
             noticed,
-            was_read,
-            is_dormant,
-            in_force,
-            switches,
+            was_read: start.was_read,
+            is_dormant: start.is_dormant,
+            in_force: start.in_force,
+            switches: start.switches,
             gateway,
             report,
+            health,
             not_watched: None,
             refused_for: None,
             second_look: None,
@@ -128,7 +127,7 @@ impl LiveTask {
         match &result {
             Ok(reloaded) => (self.report)(LiveEvent::Reloaded(trigger, reloaded)),
             Err(error) => {
-                self.refused_for = Some(error.to_string());
+                self.refuse(error.to_string());
                 (self.report)(LiveEvent::Refused(trigger, error));
             }
         }
@@ -139,7 +138,7 @@ impl LiveTask {
     async fn file_changed(&mut self, is_first_look: bool) {
         self.second_look = None;
         match self.read().await {
-            Ok(configuration) if self.was_read && self.in_force.is(&configuration) => self.refused_for = None,
+            Ok(configuration) if self.was_read && self.in_force.is(&configuration) => self.accept(),
             Ok(configuration) => {
                 let reloaded = self.apply(configuration).await;
                 if !self.is_dormant {
@@ -153,7 +152,7 @@ impl LiveTask {
                 let said = error.to_string();
                 if self.refused_for.as_ref() != Some(&said) {
                     (self.report)(LiveEvent::Refused(ReloadTrigger::FileChanged, &error));
-                    self.refused_for = Some(said);
+                    self.refuse(said);
                 }
             }
         }
@@ -174,8 +173,21 @@ impl LiveTask {
         }
         self.not_watched = not_watched;
         let configuration = read.configuration.map_err(ReloadError::Unusable)?;
-        self.in_force.check(&configuration)?;
+        if !self.health.borrow().is_unusable {
+            self.in_force.check(&configuration)?;
+        }
         Ok(configuration)
+    }
+
+    fn refuse(&mut self, why: String) {
+        self.health
+            .send_modify(|health| health.problem = Some(why.as_str().into()));
+        self.refused_for = Some(why);
+    }
+
+    fn accept(&mut self) {
+        self.health.send_replace(FileHealth::default());
+        self.refused_for = None;
     }
 
     async fn apply(&mut self, configuration: Configuration) -> Reloaded {
@@ -203,7 +215,7 @@ impl LiveTask {
         };
         self.in_force = configuration.into();
         self.was_read = true;
-        self.refused_for = None;
+        self.accept();
         reloaded
     }
 

@@ -1,11 +1,12 @@
 //! The requests of a client that are being answered, by the ids that the client gave them.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use mainstay::gateway::message::{Params, RawJson, RpcError};
 use tokio::sync::Notify;
 
+use crate::observer::RequestMarks;
 use crate::protocol::SERVER_UNAVAILABLE;
 use crate::sessions::{RunningInfo, shown};
 
@@ -29,6 +30,7 @@ struct RunningEntry {
     began: Instant,
     /// Where the request went, once it was routed.
     route: OnceLock<RequestRoute>,
+    marks: RequestMarks,
 }
 
 /// Where a request went.
@@ -68,6 +70,7 @@ impl RunningRequests {
             cancel: Notify::new(),
             began: Instant::now(),
             route: OnceLock::new(),
+            marks: RequestMarks::default(),
         });
         running.push((id.clone(), entry.clone()));
         drop(running);
@@ -152,6 +155,21 @@ impl RunningRequest {
         };
         let name = params.get(member)?.as_str();
         (name.len() <= NAME_LIMIT).then(|| name.to_owned())
+    }
+
+    /// What is noted of it for metrics and the log.
+    pub(crate) fn marks(&self) -> &RequestMarks {
+        &self.entry.marks
+    }
+
+    /// How long it runs already.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.entry.began.elapsed()
+    }
+
+    /// Where it went.
+    pub(crate) fn info(&self) -> RunningInfo {
+        self.entry.info()
     }
 
     pub(crate) fn id(&self) -> &RawJson {

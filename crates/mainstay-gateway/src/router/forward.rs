@@ -115,6 +115,13 @@ impl Router {
         let server = forwarded.upstream.server.name();
         request.client.uses(server);
         request.run.routed(request.method, server, name);
+        self.observer.routed(
+            request.run,
+            request.method,
+            &forwarded.upstream.server,
+            &forwarded.params,
+            &self.fleet,
+        );
         let ForwardedRequest {
             upstream, task_reply, ..
         } = forwarded;
@@ -141,6 +148,7 @@ impl Router {
         } else {
             (options, None)
         };
+        let options = request.run.marks().hand_on(options);
         let (server, method) = (upstream.server.clone(), request.method.to_owned());
         let reply = async move { server.forward(&method, params, options).await };
         Ok(ForwardedCall {
@@ -258,6 +266,7 @@ impl ForwardedCall {
             }
             Err(error) => error,
         };
+        request.run.marks().failed(&error);
         if let CallError {
             server: Some(server),
             kind: CallErrorKind::Rpc(error),

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use mainstay::catalog::Kind;
 use mainstay::gateway::message::{Params, RawJson, RpcError};
 use mainstay::{Catalog, Era, Fleet};
+use tracing::Instrument;
 
 pub(crate) use listen::ended;
 pub(crate) use lists::is_shared;
@@ -37,10 +38,11 @@ use crate::budget::{Budget, BudgetLimits};
 use crate::client::{Client, Outbox, RunningRequest};
 use crate::door::HttpCaller;
 use crate::isolation::Isolated;
+use crate::observer::{ObservedRequest, RequestObserver};
 use crate::principal::Principal;
 use crate::protocol::{ClientMeta, method_not_found};
 use crate::scope::Scope;
-use crate::sessions::DoorKind;
+use crate::sessions::{DoorKind, SessionNotes};
 use lists::Lists;
 use parked::ParkedCalls;
 use subscriptions::Subscriptions;
@@ -52,6 +54,7 @@ pub(crate) struct Router {
     pub(crate) isolated: Arc<Isolated>,
     /// The bytes that are held for clients.
     pub(crate) budget: Arc<Budget>,
+    pub(crate) observer: RequestObserver,
     lists: Lists,
     parked: ParkedCalls,
     subscriptions: Subscriptions,
@@ -78,6 +81,7 @@ impl Router {
             subscribers,
             isolated,
             budget: Arc::default(),
+            observer: RequestObserver::default(),
             lists: Lists::default(),
             parked: ParkedCalls::new(),
             subscriptions: Subscriptions::default(),
@@ -90,6 +94,11 @@ impl Router {
             budget: Arc::new(Budget::new(limits)),
             ..self
         }
+    }
+
+    /// The router that observes its requests so.
+    pub(crate) fn observed(self, observer: RequestObserver) -> Self {
+        Self { observer, ..self }
     }
 
     pub(crate) fn fleet(&self) -> &Fleet {
@@ -124,7 +133,8 @@ impl Router {
         caller: Option<HttpCaller>,
         door: DoorKind,
     ) -> Arc<Client> {
-        let client = Client::of_session(scope, &self.isolated, &self.tasks, caller, door);
+        let notes = SessionNotes::new(door, self.observer.unread.clone());
+        let client = Client::of_session(scope, &self.isolated, &self.tasks, caller, notes);
         client.set_subscriber(self.subscribers.add_session(&client));
         client
     }
@@ -137,7 +147,8 @@ impl Router {
         meta: &ClientMeta,
     ) -> Arc<Client> {
         let tasks = self.tasks.of(principal, scope.clone());
-        Client::of_request(principal, scope, tasks, meta)
+        let notes = SessionNotes::new(DoorKind::Http, self.observer.unread.clone());
+        Client::of_request(principal, scope, tasks, meta, notes)
     }
 
     /// Closes a session: its requests, subscriptions and own servers end.
@@ -150,6 +161,8 @@ impl Router {
         if let Some(own) = client.own() {
             own.close();
         }
+        self.observer
+            .session_ended(client.since().elapsed().unwrap_or_default());
         self.forget_level(client);
         self.roots_may_have_changed(&client.scope);
     }
@@ -160,12 +173,16 @@ impl Router {
     pub(crate) async fn answer(&self, request: RoutedRequest<'_>) -> Option<Result<RawJson, RpcError>> {
         let _reachable = request.client.reachable(request.outbox);
         let run = request.run;
-        tokio::select! {
+        let observed = ObservedRequest::begin(&self.observer, &request);
+        let span = observed.span();
+        let answer = tokio::select! {
             // A request that was cancelled before it began reaches no server.
             biased;
             () = run.cancelled() => None,
-            answer = self.dispatch(request) => Some(answer),
-        }
+            answer = self.dispatch(request).instrument(span) => Some(answer),
+        };
+        observed.end(answer.as_ref());
+        answer
     }
 
     async fn dispatch(&self, request: RoutedRequest<'_>) -> Result<RawJson, RpcError> {

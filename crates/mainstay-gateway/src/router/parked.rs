@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 use super::RoutedRequest;
 use super::forward::{ForwardedCall, Question};
 use super::resolve::Upstream;
-use super::state::{CallKey, CheckedState, StateSigner, UncheckedState};
+use super::state::{CallKey, CheckedState, OwnStateKey, StateSigner, UncheckedState};
 use crate::budget::{Account, Budget, BudgetLimits, HeldBytes, Spent};
 use crate::protocol::SERVER_UNAVAILABLE;
 
@@ -71,7 +71,7 @@ pub(super) enum NoParkedCall {
 impl ParkedCalls {
     pub(super) fn new() -> Self {
         Self {
-            signer: StateSigner::new(),
+            signer: StateSigner::new(OwnStateKey::draw()),
             calls: Arc::default(),
             places: Arc::new(Budget::new(PLACES)),
         }

@@ -29,9 +29,31 @@ const SIGNATURE_LENGTH: usize = 32;
 /// A member up to this length counts as the same however it is spelt. A longer one is compared byte for byte, without parsing.
 const PARSED_MEMBER_LIMIT: usize = 64 * 1024;
 
-/// Signs states with a key that lives as long as the gateway.
+/// Where the key comes from that states are signed with. Gateways that have the same key accept each other's states.
+pub(super) trait StateKeySource: Send + Sync {
+    /// The key to sign with and to check with.
+    fn key(&self) -> &hmac::Key;
+}
+
+/// A key of this gateway alone, which lives as long as the gateway.
+pub(super) struct OwnStateKey(hmac::Key);
+
+impl OwnStateKey {
+    pub(super) fn draw() -> Self {
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
+        Self(key.expect("the system has random numbers"))
+    }
+}
+
+impl StateKeySource for OwnStateKey {
+    fn key(&self) -> &hmac::Key {
+        &self.0
+    }
+}
+
+/// Signs states and checks them.
 pub(super) struct StateSigner {
-    key: hmac::Key,
+    keys: Box<dyn StateKeySource>,
     random: SystemRandom,
 }
 
@@ -54,10 +76,11 @@ pub(super) enum CheckedState {
 }
 
 impl StateSigner {
-    pub(super) fn new() -> Self {
-        let random = SystemRandom::new();
-        let key = hmac::Key::generate(hmac::HMAC_SHA256, &random).expect("the system has random numbers");
-        Self { key, random }
+    pub(super) fn new(keys: impl StateKeySource + 'static) -> Self {
+        Self {
+            keys: Box::new(keys),
+            random: SystemRandom::new(),
+        }
     }
 
     /// Draws a key, and writes the state that names it for this long.
@@ -75,7 +98,7 @@ impl StateSigner {
     fn sign(&self, key: CallKey, expires: Duration, purpose: StatePurpose) -> String {
         let mut state = key.to_vec();
         state.extend_from_slice(&expires.as_secs().to_be_bytes());
-        let signature = hmac::sign(&self.key, &signed(&state, purpose));
+        let signature = hmac::sign(self.keys.key(), &signed(&state, purpose));
         state.extend_from_slice(signature.as_ref());
         URL_SAFE_NO_PAD.encode(state)
     }
@@ -83,7 +106,7 @@ impl StateSigner {
     /// Checks a state against the purpose of the request that brings it.
     pub(super) fn check(&self, state: &UncheckedState, purpose: StatePurpose) -> CheckedState {
         let (named, signature) = state.0.split_at(size_of::<CallKey>() + EXPIRY_LENGTH);
-        if hmac::verify(&self.key, &signed(named, purpose), signature).is_err() {
+        if hmac::verify(self.keys.key(), &signed(named, purpose), signature).is_err() {
             return CheckedState::NotOurs;
         }
         let (key, expires) = named.split_at(size_of::<CallKey>());
@@ -116,7 +139,7 @@ impl StateSigner {
         }
         write_part(&mut text, method.as_bytes());
         digest.update(&text);
-        let key = self.key.clone();
+        let key = self.keys.key().clone();
         let length = params.as_ref().map_or(0, |params| params.as_bytes().len());
         let finish = move || {
             digest.update(&digest_of_params(&key, params.as_ref()));
@@ -251,10 +274,14 @@ mod tests {
     use crate::principal::Principal;
     use crate::protocol::ClientMeta;
     use crate::router::tasks::ClientTasks;
+    use crate::sessions::{DoorKind, SessionNotes};
 
     #[test]
     fn a_state_is_valid_for_the_gateway_that_wrote_it_for_its_purpose_and_in_time() {
-        let (signer, other) = (StateSigner::new(), StateSigner::new());
+        let (signer, other) = (
+            StateSigner::new(OwnStateKey::draw()),
+            StateSigner::new(OwnStateKey::draw()),
+        );
         let check = |signer: &StateSigner, state: &str, purpose| match UncheckedState::read(state) {
             Some(state) => signer.check(&state, purpose),
             None => CheckedState::NotOurs,
@@ -293,8 +320,9 @@ mod tests {
 
     #[test]
     fn the_order_of_members_makes_no_other_request_and_anything_else_does() {
-        let signer = StateSigner::new();
-        let digest = |text: &str| digest_of_params(&signer.key, Some(&RawJson::from_text(text).unwrap()));
+        let signer = StateSigner::new(OwnStateKey::draw());
+        let digest =
+            |text: &str| digest_of_params(signer.keys.key(), Some(&RawJson::from_text(text).unwrap()));
         let one = digest(r#"{"a":{"x":1,"y":[1,2]},"b":"t"}"#);
         assert_eq!(
             one,
@@ -313,7 +341,7 @@ mod tests {
         ] {
             assert_ne!(one, digest(other), "{other}");
         }
-        assert_ne!(digest("{}"), digest_of_params(&signer.key, None));
+        assert_ne!(digest("{}"), digest_of_params(signer.keys.key(), None));
     }
 
     #[test]
@@ -338,8 +366,9 @@ mod tests {
             tokio::task::spawn_blocking(move || released.recv().is_err());
             let principal = Principal::Token(crate::principal::TokenDigest::of("t"));
             let tasks = ClientTasks::new(false).of(principal, Scope::Union);
-            let client = Client::of_request(principal, Scope::Union, tasks, &ClientMeta::default());
-            let signer = StateSigner::new();
+            let notes = SessionNotes::new(DoorKind::Http, std::sync::Arc::default());
+            let client = Client::of_request(principal, Scope::Union, tasks, &ClientMeta::default(), notes);
+            let signer = StateSigner::new(OwnStateKey::draw());
             let members = |count: usize| {
                 let members: Vec<_> = (0..count).map(|n| format!("\"{n}\":1")).collect();
                 RawJson::from_text(format!("{{{}}}", members.join(","))).ok()

@@ -90,6 +90,11 @@ impl Subscribers {
         }
     }
 
+    /// Notifications outside of calls that were for no client.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
     /// Adds a session. It gets updates of the resources that it subscribes to, and of every list that it has seen.
     pub(crate) fn add_session(self: &Arc<Self>, client: &Arc<Client>) -> Subscriber {
         let delivery = SubscriberDelivery::Session(Arc::downgrade(client));

@@ -175,3 +175,73 @@ async fn a_limit_is_logged_once() {
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].contains("the longest idle one was ended"), "{lines:?}");
 }
+
+#[tokio::test]
+async fn a_failed_request_is_one_line_with_its_session_and_outcome_and_without_arguments_or_answers() {
+    let (log, _logging) = Log::start();
+    let world = World::with(HttpDoor::new(), mainstay_testkit::Script::new()).await;
+    let session = world.session("/mcp/one").await;
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let meta = json!({ "traceparent": format!("00-{trace}-00f067aa0ba902b7-01") });
+    let params = json!({ "name": "refuse", "arguments": { "secret": "hush-argument" }, "_meta": meta });
+    session.tell(&request(1, "tools/call", params)).await.json().await;
+    let lines = log.wait("failed", 1).await;
+    let line = &lines[0];
+    for words in [
+        "server=\"one\"",
+        "session=",
+        "method=tools/call",
+        "name=\"refuse\"",
+        "outcome=",
+        "duration_ms=",
+        trace,
+    ] {
+        assert!(line.contains(words), "{words}: {line}");
+    }
+    assert!(!line.contains("hush") && !line.contains("reason="), "{line}");
+    // Text from a client cannot end the line or control a terminal.
+    let hostile = json!({ "name": "a\u{1b}[2J\nb" });
+    session
+        .tell(&request(2, "no/\u{1b}[2Jsuch", hostile))
+        .await
+        .json()
+        .await;
+    let lines = log.wait("failed", 2).await;
+    assert_eq!(lines.len(), 2);
+    assert!(
+        lines[1].contains("no/such") && !lines[1].contains('\u{1b}'),
+        "{}",
+        lines[1]
+    );
+    // What succeeds is no line, and neither is what a tool itself calls an error.
+    session
+        .tell(&request(3, "tools/call", json!({ "name": "fail" })))
+        .await
+        .json()
+        .await;
+    session.tell(&request(4, "ping", json!({}))).await.json().await;
+    assert_eq!(log.lines("failed").len(), 2);
+}
+
+#[tokio::test]
+async fn payloads_are_logged_only_if_that_is_asked_for_and_then_cut() {
+    let (log, _logging) = Log::start();
+    let memory = crate::support::Memory::new(mainstay_testkit::Script::new());
+    let config = mainstay::ServerConfig::custom("one", "one", memory)
+        .build()
+        .expect("valid");
+    let gateway = mainstay_gateway::Gateway::builder(mainstay::Fleet::builder());
+    let gateway = gateway.log_payloads().start([config]);
+    let world = World::serving(HttpDoor::new(), gateway).await;
+    let session = world.session("/mcp/one").await;
+    let long = "\u{e9}".repeat(10_000);
+    let arguments = json!({ "text": format!("the-argument {long}") });
+    let params = json!({ "name": "echo", "arguments": arguments });
+    session.tell(&request(1, "tools/call", params)).await.json().await;
+    let line = log.wait("payload", 2).await.pop().expect("a line");
+    assert!(
+        line.contains("the-argument") && line.contains("params=") && line.contains("result="),
+        "{line}"
+    );
+    assert!(line.len() < 10_000, "{}", line.len());
+}

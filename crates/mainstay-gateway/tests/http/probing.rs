@@ -1,4 +1,4 @@
-//! Health probes: they need no token, and disclose nothing else.
+//! Health probes: they need no token, and disclose reasons to those alone who may use MCP.
 
 use std::io;
 use std::sync::Arc;
@@ -68,7 +68,10 @@ async fn a_required_server_that_is_down_makes_the_gateway_not_ready_and_one_that
         }
     };
     tokio::time::timeout(LONG, gone).await.expect("seen to be down");
-    assert_eq!(ask(&world, "/readyz").await, (503, "not ready".to_owned()));
+    let (status, said) = ask(&world, "/readyz").await;
+    assert_eq!(status, 503);
+    assert!(said.starts_with("not ready\nneeded: reconnecting: "), "{said}");
+    assert!(!said.contains("other"), "it is not required: {said}");
     assert_eq!(ask(&world, "/healthz").await, (200, "ok".to_owned()));
     needed.set_down(false);
     server.wait_connected(LONG).await.expect("connected");
@@ -86,7 +89,10 @@ async fn where_no_server_is_required_the_gateway_is_ready_when_every_first_attem
     let server = gateway.fleet().server("up").unwrap();
     server.wait_connected(LONG).await.expect("connected");
     let mut world = World::serving(HttpDoor::new(), gateway).await;
-    assert_eq!(ask(&world, "/readyz").await, (503, "not ready".to_owned()));
+    assert_eq!(
+        ask(&world, "/readyz").await,
+        (503, "not ready\nslow: connecting".to_owned())
+    );
     slow.0.notify_one();
     let settled = async {
         while ask(&world, "/readyz").await.0 != 200 {
@@ -112,6 +118,18 @@ async fn where_no_server_is_required_the_gateway_is_ready_when_every_first_attem
     let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "decline" } });
     assert_eq!(session.tell(&answer).await.status, 202);
     assert_eq!(call.message().await["id"], 1);
+}
+
+#[tokio::test]
+async fn reasons_need_the_token_where_mcp_needs_one_and_a_wrong_token_is_refused() {
+    let config = ServerConfig::custom("slow", "slow", Arc::new(Slow::default()));
+    let gateway = Gateway::start(Fleet::builder(), [config.build().unwrap()]);
+    let world = World::serving(HttpDoor::new().token("t"), gateway).await;
+    assert_eq!(ask(&world, "/readyz").await, (503, "not ready".to_owned()));
+    let with = |token: &str| Ask::new("GET", "/readyz").header("authorization", &format!("Bearer {token}"));
+    let told = answer(world.send(with("t")).await).await;
+    assert_eq!(told, (503, "not ready\nslow: connecting".to_owned()));
+    assert_eq!(world.send(with("wrong")).await.status, 401);
 }
 
 /// A server that refuses connections from the moment a test says so.

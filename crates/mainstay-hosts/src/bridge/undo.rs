@@ -45,7 +45,7 @@ fn arguments(
     match added_key(text, syntax, parts, args).filter(|_| rest == "]") {
         Some(key) => key,
         None if rest.starts_with(' ') => Splice::delete(start + 1..end + 1),
-        // The host wrote its file anew, so which it was is no longer known.
+        // The host has rewritten its file, so the original form is no longer known.
         None => {
             let blank = rest.len() - rest.trim_start().len();
             Splice::delete(start + 1..end + blank)

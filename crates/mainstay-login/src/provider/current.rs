@@ -111,3 +111,46 @@ impl CurrentLogin {
         UNIX_EPOCH.checked_add(Duration::from_millis(millis))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{StoreVersion, StoredLogin};
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// A login whose token was obtained at this time, and lives for an hour.
+    fn obtained_at(at: SystemTime) -> CurrentLogin {
+        let millis = at.duration_since(UNIX_EPOCH).unwrap().as_millis();
+        let record = serde_json::json!({
+            "version": 1,
+            "server": "https://mcp.example/mcp",
+            "issuer": "https://as.example",
+            "token_endpoint": "https://as.example/token",
+            "access_token": "token",
+            "method": "none",
+            "refresh_token": "again",
+            "expires_at": (at + HOUR).duration_since(UNIX_EPOCH).unwrap().as_secs(),
+        });
+        let login = serde_json::json!({
+            "version": 1, "id": "one", "record": record, "logged_in_at": millis, "obtained_at": millis
+        });
+        let login: StoredLogin = serde_json::from_value(login).expect("a login");
+        let version = StoreVersion([0; 32]);
+        CurrentLogin::read(Some(ReadLogin { login, version }))
+    }
+
+    #[test]
+    fn a_clock_that_jumps_costs_a_renewal_at_most() {
+        let noon = UNIX_EPOCH + HOUR * 500_000;
+        let current = obtained_at(noon);
+        let usable = |at| current.usable(at).is_some();
+        assert!(usable(noon) && current.is_new(noon) && !current.is_overdue(noon));
+        // Forward, over the expiry: the token is renewed before it is used again.
+        let later = noon + HOUR * 24;
+        assert!(!usable(later) && current.is_overdue(later) && !current.is_new(later));
+        // Back, before the token was obtained: the token is used, and is not taken for a new one that the server refuses.
+        let earlier = noon - HOUR * 24;
+        assert!(usable(earlier) && !current.is_overdue(earlier) && !current.is_new(earlier));
+    }
+}

@@ -7,7 +7,10 @@ use bytes::Bytes;
 use http::HeaderValue;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use mainstay::transport::HttpOptions;
-use mainstay::transport::http::{Challenge, FetchRequest, fetch};
+use mainstay::transport::http::{
+    Challenge, FetchRequest, FinishingLogin, LoginSummary, PastingAddress, PendingLogin, ServerLoginError,
+    fetch,
+};
 use mainstay_oauth::{CompletedLogin, LoginOptions, LoginRecord, pasted_query};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -38,31 +41,6 @@ pub struct LoginRequest {
     pub scopes: Option<Vec<String>>,
     /// Whether the person enters a code on another device.
     pub device: bool,
-}
-
-/// What a completed login is good for. It holds no secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LoginSummary {
-    /// The issuer.
-    pub issuer: String,
-    /// The granted scopes.
-    pub scopes: Vec<String>,
-    /// When the access token expires.
-    pub expires_at: Option<SystemTime>,
-    /// Whether the login can be renewed without a person.
-    pub renewable: bool,
-}
-
-impl LoginSummary {
-    fn of(record: &LoginRecord) -> Self {
-        Self {
-            issuer: record.issuer.clone(),
-            scopes: record.granted_scopes.clone(),
-            expires_at: record.expires_at(),
-            renewable: record.refresh_token.is_some(),
-        }
-    }
 }
 
 /// A login that waits for a person. Dropping it gives the login up.
@@ -143,6 +121,27 @@ impl StartedLogin {
 
     async fn join(&mut self) -> Result<LoginSummary, LoginFailure> {
         (&mut self.task).await.unwrap_or(Err(LoginFailure::Cancelled))
+    }
+}
+
+impl PendingLogin for StartedLogin {
+    fn address(&self) -> Option<&str> {
+        match &self.prompt {
+            LoginPrompt::Browse(address) => Some(address.url().as_str()),
+            LoginPrompt::EnterCode(prompt) => Some(prompt.verification_uri.as_str()),
+            LoginPrompt::Nothing => None,
+        }
+    }
+
+    fn paste<'a>(&'a self, address: &'a str) -> PastingAddress<'a> {
+        Box::pin(Self::paste(self, address))
+    }
+
+    fn finished(&mut self) -> FinishingLogin<'_> {
+        Box::pin(async {
+            let finished = self.join().await;
+            finished.map_err(|failure| ServerLoginError::Failed(failure.into()))
+        })
     }
 }
 
@@ -232,7 +231,7 @@ impl ProviderState {
         completed: CompletedLogin,
     ) -> Result<LoginSummary, LoginFailure> {
         let record = completed.record;
-        let summary = LoginSummary::of(&record);
+        let summary = summary_of(&record);
         let mut login =
             StoredLogin::new(record, SystemTime::now()).map_err(mainstay_oauth::LoginError::from)?;
         let key = self.key.clone();
@@ -280,4 +279,12 @@ impl ProviderState {
             Err(failure) => Err(RenewalFailure::Unavailable(failure.to_string())),
         }
     }
+}
+
+fn summary_of(record: &LoginRecord) -> LoginSummary {
+    let mut summary = LoginSummary::new(&record.issuer);
+    summary.scopes.clone_from(&record.granted_scopes);
+    summary.expires_at = record.expires_at();
+    summary.renewable = record.refresh_token.is_some();
+    summary
 }

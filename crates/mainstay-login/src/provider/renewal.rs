@@ -197,8 +197,13 @@ impl ProviderState {
         let client = record.client(&self.settings.client, &registrations);
         let client = client.map_err(RenewalError::from)?;
         let (renewal, request) = Renewal::start(record, client.as_ref(), &context())?;
-        let sent = send(&request, &self.settings).await;
-        let response = sent.map_err(|failure| RenewalFailure::Unavailable(failure.to_string()))?;
+        let response = match send(&request, &self.settings).await {
+            Ok(response) => response,
+            Err(failure) => {
+                self.save_last_error(read, &failure.to_string()).await;
+                return Err(RenewalFailure::Unavailable(failure.to_string()));
+            }
+        };
         let renewed = renewal.handle_response(&response, &context());
         match renewed {
             Ok(record) => {
@@ -217,6 +222,7 @@ impl ProviderState {
                 Err(RenewalFailure::NeedsLogin)
             }
             Err(error) => {
+                self.save_last_error(read, &error.to_string()).await;
                 if let RenewalError::Token(TokenError::Temporary {
                     retry_after: Some(pause),
                     ..
@@ -227,6 +233,22 @@ impl ProviderState {
                 }
                 Err(error.into())
             }
+        }
+    }
+
+    /// Keeps why a refresh failed, for `auth status`. The lock is held. Whether it could be saved changes nothing.
+    async fn save_last_error(self: &Arc<Self>, read: &ReadLogin, error: &str) {
+        if read.login.last_error.as_deref() == Some(error) {
+            return;
+        }
+        let noted = StoredLogin {
+            last_error: Some(error.to_owned()),
+            ..read.login.clone()
+        };
+        let expected = read.version.clone();
+        let saved = on_store(&self.store, move |store| store.replace(&noted, Some(&expected))).await;
+        if let Err(error) = saved {
+            tracing::debug!(%error, "why a refresh failed could not be saved");
         }
     }
 
@@ -241,7 +263,7 @@ impl ProviderState {
                     Ok(()) => return,
                     Err(error) => tracing::warn!(%error, "a renewed login could not be read back"),
                 },
-                // Somebody logged out meanwhile. The renewed token is not used.
+                // A person logged out meanwhile. The renewed token is not used.
                 Err(LoginStoreError::Changed) => {
                     tracing::info!("the login was changed while it was renewed");
                     return;
@@ -276,7 +298,7 @@ impl ProviderState {
         self.read_again().await
     }
 
-    /// The next login registers anew. A configured client is left to the person.
+    /// The next login registers again. A configured client stays as the person wrote it.
     async fn forget_registration(&self, read: &ReadLogin) -> Result<(), LoginStoreError> {
         let Some(client_id) = read.login.record.client_id.clone() else {
             return Ok(());

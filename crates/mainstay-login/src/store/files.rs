@@ -11,7 +11,8 @@ use sha2::{Digest, Sha256};
 
 use super::folder::PrivateFolder;
 use super::lock::{FileLock, lock_file};
-use super::seal::{ProtectionNote, Sealer};
+use super::note::ProtectionNote;
+use super::seal::Sealer;
 use super::watch::DirectoryWatcher;
 use super::{
     LoginKey, LoginStore, LoginStoreError, ReadLogin, STORED_LOGIN_VERSION, StoreDescription, StoreLock,
@@ -28,39 +29,88 @@ const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct FileStore {
     files: PrivateFolder,
     locks: PrivateFolder,
-    sealer: Sealer,
-    protection: StoreProtection,
+    /// How the files are protected, once it is known. Until the first login, any process may choose.
+    chosen: OnceLock<ChosenProtection>,
     watcher: OnceLock<DirectoryWatcher>,
 }
 
+struct ChosenProtection {
+    protection: StoreProtection,
+    sealer: Sealer,
+}
+
 impl FileStore {
-    /// Opens the store in a directory, and makes it if it is not there. The first process chooses the protection; the
-    /// others must choose the same one.
+    /// Opens the store in a directory, and makes it if it is not there. The protection holds for all processes: it can only be
+    /// another one than before while there are no logins.
     pub fn open(directory: &Path, protection: StoreProtection) -> Result<Self, LoginStoreError> {
-        let files = PrivateFolder::open(directory)?;
-        let locks = PrivateFolder::open(&directory.join("locks"))?;
+        let store = Self::open_undecided(directory)?;
         let sealer = Sealer::new(&protection)?;
-        let store = Self {
-            files,
-            locks,
-            sealer,
-            protection,
-            watcher: OnceLock::new(),
-        };
         let turn = store.write_turn(ProtectionNote::NAME)?;
-        match store.files.read(ProtectionNote::NAME)? {
-            Some(bytes) => ProtectionNote::check(&bytes, &store.protection, store.files.path())?,
-            None => {
-                let note = ProtectionNote {
-                    version: 1,
-                    protection: store.protection.as_str().to_owned(),
-                };
-                let bytes = serde_json::to_vec(&note).unwrap_or_default();
-                store.files.write(ProtectionNote::NAME, &bytes)?;
+        if let Some(bytes) = store.files.read(ProtectionNote::NAME)? {
+            let checked = ProtectionNote::check(&bytes, &protection, store.files.path());
+            if checked.is_err() {
+                if !store.files.names(LOGIN)?.is_empty() {
+                    return Err(checked.err().unwrap_or(LoginStoreError::Aborted));
+                }
+                // Without logins the choice is free. Registrations are sealed too, and are made again.
+                for name in store.files.names(REGISTRATION)? {
+                    store.files.remove(&name)?;
+                }
+                store.note(&protection)?;
             }
+        } else {
+            store.note(&protection)?;
         }
         drop(turn);
+        let _ = store.chosen.set(ChosenProtection { protection, sealer });
         Ok(store)
+    }
+
+    /// Opens the store in a directory with the protection that was chosen for it; plain if none was.
+    pub fn open_as_chosen(directory: &Path) -> Result<Self, LoginStoreError> {
+        let store = Self::open_undecided(directory)?;
+        store.chosen()?;
+        Ok(store)
+    }
+
+    fn open_undecided(directory: &Path) -> Result<Self, LoginStoreError> {
+        Ok(Self {
+            files: PrivateFolder::open(directory)?,
+            locks: PrivateFolder::open(&directory.join("locks"))?,
+            chosen: OnceLock::new(),
+            watcher: OnceLock::new(),
+        })
+    }
+
+    /// How the files are protected; `None` until the first login chooses.
+    fn chosen(&self) -> Result<Option<&ChosenProtection>, LoginStoreError> {
+        if let Some(chosen) = self.chosen.get() {
+            return Ok(Some(chosen));
+        }
+        let Some(bytes) = self.files.read(ProtectionNote::NAME)? else {
+            return Ok(None);
+        };
+        let protection = ProtectionNote::protection(&bytes, self.files.path())?;
+        let sealer = Sealer::new(&protection)?;
+        let chosen = ChosenProtection { protection, sealer };
+        Ok(Some(self.chosen.get_or_init(|| chosen)))
+    }
+
+    /// The same for a write. The first login without a choice is kept plain.
+    fn choose(&self) -> Result<&Sealer, LoginStoreError> {
+        if self.chosen()?.is_none() {
+            let _turn = self.write_turn(ProtectionNote::NAME)?;
+            if self.files.read(ProtectionNote::NAME)?.is_none() {
+                self.note(&StoreProtection::Plain)?;
+            }
+        }
+        let chosen = self.chosen()?.ok_or(LoginStoreError::Changed)?;
+        Ok(&chosen.sealer)
+    }
+
+    fn note(&self, protection: &StoreProtection) -> Result<(), LoginStoreError> {
+        self.files
+            .write(ProtectionNote::NAME, &ProtectionNote::bytes(protection))
     }
 
     fn read_login(&self, name: &str) -> Result<Option<ReadLogin>, LoginStoreError> {
@@ -79,7 +129,10 @@ impl FileStore {
     }
 
     fn parse<T: DeserializeOwned>(&self, name: &str, bytes: &[u8]) -> Result<T, LoginStoreError> {
-        let text = self.sealer.open(name, bytes);
+        let text = match self.chosen()? {
+            Some(chosen) => chosen.sealer.open(name, bytes),
+            None => Ok(bytes.to_vec()),
+        };
         let text = text.map_err(|reason| self.unreadable(name, reason))?;
         // A message of the parser could repeat a part of a token.
         serde_json::from_slice(&text).map_err(|error| {
@@ -89,9 +142,10 @@ impl FileStore {
     }
 
     fn write<T: Serialize>(&self, name: &str, value: &T) -> Result<(), LoginStoreError> {
+        let sealer = self.choose()?;
         let sealed = serde_json::to_vec_pretty(value)
             .map_err(|error| error.to_string())
-            .and_then(|text| self.sealer.seal(name, &text))
+            .and_then(|text| sealer.seal(name, &text))
             .map_err(|reason| self.unreadable(name, reason))?;
         self.files.write(name, &sealed)
     }
@@ -198,7 +252,10 @@ impl LoginStore for FileStore {
     fn describe(&self) -> StoreDescription {
         StoreDescription {
             place: self.files.path().display().to_string(),
-            protection: self.protection.as_str(),
+            protection: self
+                .chosen
+                .get()
+                .map_or("plain", |chosen| chosen.protection.as_str()),
         }
     }
 }

@@ -1,9 +1,8 @@
 //! Encryption of the files of a store.
 //!
-//! The key is 32 bytes in a file of its own, which belongs where the logins are not: on another disk, or in a secret
-//! volume. The name of the file is bound to its content, so that files cannot be exchanged.
+//! The key is 32 bytes that belong where the logins are not: on another disk, in a secret volume, in a keyring. The name of the file is bound to its content, so that files cannot be exchanged.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,19 +11,20 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
 use super::LoginStoreError;
-use super::folder::read_private;
-
-const KEY_LENGTH: usize = 32;
+use super::key;
 
 /// How the files of a [`FileStore`](super::FileStore) are protected, beside their mode 0600.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreProtection {
-    /// Not at all: whoever reads the files has the logins.
+    /// Not at all: a reader of the files has the logins.
     #[default]
     Plain,
     /// Encrypted with the key in this file: 32 bytes, or the same in base64.
     KeyFile(PathBuf),
+    /// Encrypted with the key that this command prints, in the same forms: a program and its arguments, such as
+    /// `secret-tool lookup service mainstay`.
+    KeyCommand(Vec<String>),
 }
 
 impl StoreProtection {
@@ -33,6 +33,7 @@ impl StoreProtection {
         match self {
             Self::Plain => "plain",
             Self::KeyFile(_) => "key_file",
+            Self::KeyCommand(_) => "key_command",
         }
     }
 }
@@ -55,20 +56,13 @@ const SEALED_VERSION: u32 = 1;
 
 impl Sealer {
     pub(super) fn new(protection: &StoreProtection) -> Result<Self, LoginStoreError> {
-        let path = match protection {
+        let key = match protection {
             StoreProtection::Plain => return Ok(Self::Plain),
-            StoreProtection::KeyFile(path) => path,
+            StoreProtection::KeyFile(path) => key::from_file(path)?,
+            StoreProtection::KeyCommand(words) => key::from_command(words)?,
         };
-        let bad = |reason: &str| LoginStoreError::Key {
-            path: path.clone(),
-            reason: reason.to_owned(),
-        };
-        let bytes = read_private(path)?.ok_or_else(|| {
-            bad("it is not there; make one with `head -c 32 /dev/urandom > FILE; chmod 600 FILE`")
-        })?;
-        let key = key_of(&bytes).ok_or_else(|| bad("it holds neither 32 bytes nor their base64"))?;
         let key = UnboundKey::new(&CHACHA20_POLY1305, &key);
-        let key = key.map_err(|_unspecified| bad("it is no key"))?;
+        let key = key.map_err(|_unspecified| LoginStoreError::Aborted)?;
         Ok(Self::Key(Box::new(LessSafeKey::new(key))))
     }
 
@@ -109,37 +103,5 @@ impl Sealer {
         let opened =
             opened.map_err(|_unspecified| "the key does not fit, or the file was changed".to_owned())?;
         Ok(opened.to_vec())
-    }
-}
-
-fn key_of(bytes: &[u8]) -> Option<[u8; KEY_LENGTH]> {
-    if let Ok(key) = bytes.try_into() {
-        return Some(key);
-    }
-    let text = std::str::from_utf8(bytes).ok()?.trim();
-    STANDARD.decode(text).ok()?.try_into().ok()
-}
-
-/// The file that says how the others are protected. It is not a secret.
-#[derive(Serialize, Deserialize)]
-pub(super) struct ProtectionNote {
-    pub(super) version: u32,
-    pub(super) protection: String,
-}
-
-impl ProtectionNote {
-    pub(super) const NAME: &'static str = "protection";
-
-    pub(super) fn check(bytes: &[u8], wanted: &StoreProtection, place: &Path) -> Result<(), LoginStoreError> {
-        let note: Option<Self> = serde_json::from_slice(bytes).ok();
-        let written = note.map_or_else(|| "unknown".to_owned(), |note| note.protection);
-        if written == wanted.as_str() {
-            return Ok(());
-        }
-        Err(LoginStoreError::OtherProtection {
-            place: place.to_owned(),
-            written,
-            wanted: wanted.as_str(),
-        })
     }
 }

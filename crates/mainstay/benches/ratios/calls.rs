@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use mainstay::recorder::RecorderOptions;
 use mainstay::unsupervised::Unsupervised;
 use mainstay::{CallOptions, Fleet};
 use serde::Serialize;
@@ -53,6 +54,36 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<RatioRow>> {
     })
 }
 
+/// A call with the flight recorder over one without, in the same run.
+pub(crate) fn measure_recorder(effort: Effort) -> Fallible<Vec<RatioRow>> {
+    const RECORDER_AIM: Option<f64> = Some(1.03);
+    let _pinned = Pinned::to_one()?;
+    runtime()?.block_on(async {
+        let far = FarServer::default();
+        let (heads, payloads) = (RecorderOptions::heads(), RecorderOptions::payloads());
+        let mut rows = Vec::new();
+        for (name, options, is_process, aim) in [
+            ("call, in memory, recorder with heads", heads, false, RECORDER_AIM),
+            ("call, stdio, recorder with heads", heads, true, RECORDER_AIM),
+            ("call, in memory, recorder with payloads", payloads, false, None),
+            ("call, stdio, recorder with payloads", payloads, true, None),
+        ] {
+            let config = |name: &str| -> Fallible<mainstay::ServerConfig> {
+                Ok(match is_process {
+                    true => far.server_process(name)?.build()?,
+                    false => far.server_in_memory(name).build()?,
+                })
+            };
+            let off = SupervisedCaller::with(config("off")?, RecorderOptions::off()).await?;
+            let on = SupervisedCaller::with(config("on")?, options).await?;
+            let rounds = effort.rounds(if is_process { 1500 } else { 4000 });
+            let pair = RatioPair::measure(rounds, BATCH, async || off.call().await, async || on.call().await);
+            rows.push(pair.await.row(name, "off", "on", aim));
+        }
+        Ok(rows)
+    })
+}
+
 /// The whole walk of a call: fleet, server, lease, connection, peer, transport.
 struct SupervisedCaller {
     fleet: Fleet,
@@ -62,8 +93,12 @@ struct SupervisedCaller {
 
 impl SupervisedCaller {
     async fn start(server: mainstay::ServerConfig) -> Fallible<Self> {
+        Self::with(server, RecorderOptions::default()).await
+    }
+
+    async fn with(server: mainstay::ServerConfig, recorder: RecorderOptions) -> Fallible<Self> {
         let tool = format!("{}__{TOOL}", server.name());
-        let fleet = Fleet::builder().start([server]);
+        let fleet = Fleet::builder().recorder(recorder).start([server]);
         for server in fleet.servers() {
             server.wait_connected(Duration::from_secs(10)).await?;
         }

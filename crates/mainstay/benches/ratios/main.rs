@@ -46,6 +46,7 @@ type Benchmark = fn(Effort) -> Fallible<Vec<RatioRow>>;
 
 const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("call", calls::measure),
+    ("recorder", calls::measure_recorder),
     ("http-call", web::calls::measure),
     ("http-death", web::outage::death),
     ("http-return", web::outage::come_back),

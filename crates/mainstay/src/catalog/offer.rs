@@ -106,7 +106,7 @@ impl<K> Offer<K> {
         Self::new(kind, server, item, name.into(), object.to_raw())
     }
 
-    /// An item known by its uri, which means the same whoever asks.
+    /// An item known by its uri, which means the same on every server.
     fn unchanged(kind: Kind, server: &Arc<str>, item: &Item) -> Self {
         Self::new(kind, server, item, item.key().into(), item.raw().clone())
     }

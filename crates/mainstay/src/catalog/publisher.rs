@@ -15,7 +15,7 @@ use super::{Catalog, CatalogFault, Freshness};
 
 /// Publishes the union of what the servers offer. It has one owner; each method publishes in one step.
 ///
-/// The methods that change something answer whether the content changed, in which case readers are told, once.
+/// The methods that change something answer whether the content changed, in which case readers are notified, once.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     inputs: BTreeMap<Arc<str>, UnionInput>,
@@ -89,7 +89,7 @@ impl Publisher {
         self.publish(next)
     }
 
-    /// Stored first, told second: whoever is told finds it there.
+    /// Stores first and notifies second, so that a reader finds what it is notified of.
     fn publish(&self, next: Catalog) -> bool {
         let revision = next.revision();
         self.current.store(Arc::new(next));

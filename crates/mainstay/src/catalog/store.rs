@@ -1,11 +1,12 @@
-//! Keeps each server's catalog on disk, so that a fresh start has something to serve before the server is up.
+//! Keeps each server's catalog, so that a fresh start has something to serve before the server is up.
 //!
-//! One file for each server identity, replaced atomically, readable by its owner alone. A file is a help and never a
+//! [`CatalogStore`] is what keepers use. [`CatalogDirectory`] keeps the catalogs on disk: one file for each server identity, replaced atomically, readable by its owner alone. A file is a help and never a
 //! hindrance: one that is damaged, foreign, of another version or too large is ignored with a warning, as if it were
 //! not there. What a server marks private is kept only in a directory that this user alone can enter, and in a file that
 //! this user alone can read. Everything here blocks; call it where blocking is allowed.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -30,9 +31,24 @@ pub(crate) const STORE_TARGET: &str = "mainstay::store";
 const EXTENSION: &str = "catalog";
 const TEMPORARY: &str = "tmp";
 
+/// Where catalogs are kept between two runs, by the identity of their server. Its functions may block.
+pub(crate) trait CatalogStore: fmt::Debug + Send + Sync {
+    /// What is stored under `identity`; `None` when there is nothing, or nothing that can be used.
+    fn load(&self, identity: &str) -> Result<Option<Stored>, StoreError>;
+
+    /// Stores a catalog in place of the one before it, or forgets that one if this one must not be kept here.
+    fn save(&self, stored: &Stored) -> Result<(), StoreError>;
+
+    /// Forgets what is stored under `identity`.
+    fn remove(&self, identity: &str) -> Result<(), StoreError>;
+
+    /// Forgets what was stored before `older_than`, but for the identities in `keep`; answers how many.
+    fn prune(&self, keep: &BTreeSet<String>, older_than: SystemTime) -> Result<usize, StoreError>;
+}
+
 /// A directory of stored catalogs.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct CatalogDirectory {
     dir: PathBuf,
     /// That private catalogs are not kept here was said already.
     warned: AtomicBool,
@@ -71,7 +87,7 @@ pub(crate) enum StoreError {
     },
 }
 
-impl Store {
+impl CatalogDirectory {
     /// Opens the directory, and makes it (for its owner alone) if it is not there.
     pub(crate) fn open(dir: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let dir = dir.into();
@@ -85,9 +101,10 @@ impl Store {
             warned: AtomicBool::new(false),
         })
     }
+}
 
-    /// What is stored under `identity`; `None` when there is nothing, or nothing that can be used.
-    pub(crate) fn load(&self, identity: &str) -> Result<Option<Stored>, StoreError> {
+impl CatalogStore for CatalogDirectory {
+    fn load(&self, identity: &str) -> Result<Option<Stored>, StoreError> {
         let path = self.path(identity)?;
         let Some(bytes) = read(&path).map_err(failed("read", &path))? else {
             return Ok(None);
@@ -105,9 +122,9 @@ impl Store {
         }
     }
 
-    /// Stores a catalog in place of the one before it. Where others can look into the store, a private one is not stored, and
-    /// the one before it is removed: what it says may no longer be meant for everyone.
-    pub(crate) fn save(&self, stored: &Stored) -> Result<(), StoreError> {
+    /// Where others can look into the directory, a private catalog is not stored, and the one before it is removed: what it says may
+    /// no longer be meant for everyone.
+    fn save(&self, stored: &Stored) -> Result<(), StoreError> {
         if stored.catalog.is_private() && !self.keeps_secrets(None) {
             return self.remove(&stored.identity);
         }
@@ -120,15 +137,13 @@ impl Store {
         self.replace(&path, &bytes).map_err(failed("write", &path))
     }
 
-    /// Forgets what is stored under `identity`.
-    pub(crate) fn remove(&self, identity: &str) -> Result<(), StoreError> {
+    fn remove(&self, identity: &str) -> Result<(), StoreError> {
         let path = self.path(identity)?;
         remove_if_there(&path).map_err(failed("remove", &path))
     }
 
-    /// Removes files written before `older_than`, but none of the identities in `keep`; answers how many. What a
-    /// crash left half-written goes too.
-    pub(crate) fn prune(&self, keep: &BTreeSet<String>, older_than: SystemTime) -> Result<usize, StoreError> {
+    /// What a crash left half-written goes too.
+    fn prune(&self, keep: &BTreeSet<String>, older_than: SystemTime) -> Result<usize, StoreError> {
         let mut removed = 0;
         let entries = fs::read_dir(&self.dir).map_err(failed("list", &self.dir))?;
         for entry in entries.take(MAX_PRUNED) {
@@ -140,7 +155,9 @@ impl Store {
         }
         Ok(removed)
     }
+}
 
+impl CatalogDirectory {
     /// Whether this user alone can enter the directory, and read the file where one is given. Looked at each time: a mode may
     /// change while the program runs. The first time that others can, a warning says so.
     fn keeps_secrets(&self, file: Option<&Path>) -> bool {
@@ -183,7 +200,7 @@ impl Store {
     }
 }
 
-/// Whether it belongs to this user, and its mode lets in nobody else.
+/// Whether it belongs to this user, and its mode admits no other user.
 #[cfg(unix)]
 fn is_for_this_user_alone(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
@@ -255,7 +272,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether a file is one of the store's own that nobody needs. What others put there is left alone.
+/// Whether a file is one of the store's own that is no longer needed. Files of other programs stay.
 fn is_garbage(path: &Path, keep: &BTreeSet<String>) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
     match (extension, path.file_stem().and_then(|stem| stem.to_str())) {

@@ -156,7 +156,7 @@ impl ServerJoin<'_> {
         }
     }
 
-    /// A uri means the same whoever serves it: both are listed, and the first is the one that is read.
+    /// A uri means the same on every server: both are listed, and the first server is read.
     fn add_by_uri<T>(&mut self, kind: Kind, offers: &[Offer<T>], table: &mut OfferTable<T>) {
         for offer in offers {
             if let Some(first) = table.get(offer.name()) {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::target::{ConfigText, StdioTarget};
 
-/// These run what they are told to after they have installed it, whatever their arguments.
+/// Whatever their arguments, these install a package and then run it.
 const RUNNERS: [&str; 7] = ["npx", "bunx", "pnpx", "uvx", "uv", "pipx", "deno"];
 
 /// These do with one of these commands.

@@ -103,7 +103,7 @@ pub enum Replay {
     Never,
 }
 
-/// Who may share a server, where it is served to several clients. A fleet only carries it: whoever serves the fleet acts on
+/// Who may share a server, where it is served to several clients. A fleet only carries it: the gateway acts on
 /// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -111,7 +111,7 @@ pub enum Isolation {
     /// All clients.
     #[default]
     Shared,
-    /// Nobody: each client's session has a process or connection of its own.
+    /// No one: each client's session has a process or connection of its own.
     Session,
 }
 
@@ -212,7 +212,7 @@ impl ServerConfig {
         self
     }
 
-    /// The same server, stopped when nobody has used it for this long.
+    /// The same server, stopped when no call has used it for this long.
     #[must_use]
     pub fn stopped_when_idle(mut self, idle: Duration) -> Self {
         self.settings.policy.idle_stop = Some(idle);

@@ -16,12 +16,6 @@ use crate::wire::{IdlePause, MessageOrigin, Peer, RawJson, RpcError};
 /// Handlers of one server's requests that may run at the same time. A server that sends more gets an error.
 const MAX_ANSWERING: usize = 64;
 
-/// JSON-RPC's "invalid request": for what cannot be answered on anybody's behalf.
-const INVALID_REQUEST: i64 = -32600;
-
-/// JSON-RPC's "internal error", for a handler that panicked.
-const INTERNAL_ERROR: i64 = -32603;
-
 impl InboundHandler {
     /// Has a request answered by the handler of the call that caused it. The idle time of that call stands still
     /// meanwhile: it is not the server that is silent.
@@ -34,7 +28,7 @@ impl InboundHandler {
         cause: &MessageOrigin,
     ) {
         let refuse = |why: String| {
-            let error = RpcError::new(INVALID_REQUEST, format!("{method} declined: {why}"));
+            let error = RpcError::new(RpcError::INVALID_REQUEST, format!("{method} declined: {why}"));
             peer.respond(id, Err(error));
         };
         let (handler, holds) = match self.callers.origin_of(cause) {
@@ -211,7 +205,7 @@ impl Owed {
 
 impl Drop for Owed {
     fn drop(&mut self) {
-        let failed = RpcError::new(INTERNAL_ERROR, "the client's handler failed".to_owned());
+        let failed = RpcError::new(RpcError::INTERNAL_ERROR, "the client's handler failed".to_owned());
         self.give(Err(failed));
     }
 }

@@ -190,6 +190,13 @@ impl InFlight {
         }
     }
 
+    /// The client of the call with this hold, where it has one.
+    pub(crate) fn client_of(&self, hold: &Arc<IdlePause>) -> Option<u64> {
+        let own = self.own();
+        let (handler, _) = own.present.iter().find(|(_, held)| Arc::ptr_eq(held, hold))?;
+        handler.client()
+    }
+
     fn own(&self) -> MutexGuard<'_, Own> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -256,16 +263,16 @@ impl Drop for CallGuard<'_> {
 mod tests {
     use super::*;
 
-    struct Somebody(Option<u64>);
+    struct IdleHandler(Option<u64>);
 
-    impl ClientHandler for Somebody {
+    impl ClientHandler for IdleHandler {
         fn client(&self) -> Option<u64> {
             self.0
         }
     }
 
     fn somebody() -> Arc<dyn ClientHandler> {
-        Arc::new(Somebody(None))
+        Arc::new(IdleHandler(None))
     }
 
     fn enter(callers: &InFlight, own: CallHandler) -> CallGuard<'_> {
@@ -340,7 +347,7 @@ mod tests {
     fn a_handler_whose_call_was_given_up_is_not_kept_and_what_comes_of_the_call_is_nobody_s() {
         let callers = InFlight::default();
         for client in [None, Some(1)] {
-            let one: Arc<dyn ClientHandler> = Arc::new(Somebody(client));
+            let one: Arc<dyn ClientHandler> = Arc::new(IdleHandler(client));
             let kept = Arc::downgrade(&one);
             drop(enter(&callers, Some(one)));
             assert!(kept.upgrade().is_none(), "{client:?}");
@@ -361,7 +368,7 @@ mod tests {
     #[test]
     fn what_comes_while_several_calls_of_one_client_run_is_that_client_s() {
         let callers = InFlight::default();
-        let of = |client| -> Arc<dyn ClientHandler> { Arc::new(Somebody(Some(client))) };
+        let of = |client| -> Arc<dyn ClientHandler> { Arc::new(IdleHandler(Some(client))) };
         let latest = of(1);
         let (first, second) = (
             enter(&callers, Some(of(1))),
@@ -388,6 +395,24 @@ mod tests {
             callers.origin_of(&MessageOrigin::Unknown),
             CallOrigin::Unknown
         ));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_after_a_client_abandoned_its_calls_is_that_client_s_for_a_while() {
+        let callers = InFlight::default();
+        let of = |client| -> Arc<dyn ClientHandler> { Arc::new(IdleHandler(Some(client))) };
+        let handlers = [of(1), of(1)];
+        drop(handlers.clone().map(|handler| enter(&callers, Some(handler))));
+        let origin = || callers.origin_of(&MessageOrigin::Unknown);
+        assert!(matches!(origin(), CallOrigin::OneOf(handler) if Arc::ptr_eq(&handler, &handlers[1])));
+        let plain = enter(&callers, None);
+        assert!(
+            matches!(origin(), CallOrigin::Unknown),
+            "it may be of the plain call"
+        );
+        plain.settled();
+        tokio::time::advance(ABANDONED_CALL_GRACE).await;
+        assert!(matches!(origin(), CallOrigin::Fleets(_)));
     }
 
     #[test]

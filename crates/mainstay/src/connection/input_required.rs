@@ -21,9 +21,6 @@ const MAX_ROUNDS: usize = 10;
 /// Requests for input in one round.
 const MAX_INPUTS: usize = 64;
 
-/// JSON-RPC's "internal error", for a server that does not stop asking.
-const INTERNAL_ERROR: i64 = -32603;
-
 impl Connection {
     pub(super) async fn request_in_rounds(
         &self,
@@ -81,7 +78,7 @@ impl Connection {
             next_round = Some(Params::new(Some(again.to_raw())));
         }
         let error = RpcError::new(
-            INTERNAL_ERROR,
+            RpcError::INTERNAL_ERROR,
             format!("{method} still asks for input after {MAX_ROUNDS} rounds"),
         );
         Err(RequestError::Rpc(error))
@@ -126,7 +123,7 @@ impl Connection {
             answers.insert(key, answer.map_err(RequestError::Rpc)?);
         }
         RawJson::from_value(&answers)
-            .map_err(|error| RequestError::Rpc(RpcError::new(INTERNAL_ERROR, error.to_string())))
+            .map_err(|error| RequestError::Rpc(RpcError::new(RpcError::INTERNAL_ERROR, error.to_string())))
     }
 }
 

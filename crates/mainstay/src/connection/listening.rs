@@ -141,7 +141,10 @@ impl Listening {
 
 fn end_of(answer: &Result<RawJson, RequestError>) -> ListenEnd {
     match answer {
-        Ok(_) | Err(RequestError::TimedOut { .. } | RequestError::BadAnswer(_)) => ListenEnd::Gracefully,
+        Ok(_)
+        | Err(RequestError::TimedOut { .. } | RequestError::Cancelled { .. } | RequestError::BadAnswer(_)) => {
+            ListenEnd::Gracefully
+        }
         Err(RequestError::Rpc(_) | RequestError::Lost { .. }) => ListenEnd::ForGood,
         Err(RequestError::Send(failure)) => match failure.error().downcast_ref() {
             Some(HttpFailure::Status { status, .. }) if *status < 500 => ListenEnd::ForGood,

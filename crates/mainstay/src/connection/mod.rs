@@ -16,7 +16,7 @@ mod tasks;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use mainstay_lifecycle::{Generation, Moment, Vitals};
 use tokio::sync::mpsc::error::TrySendError;
@@ -25,9 +25,9 @@ use tokio::time::Instant;
 use crate::deadline;
 use crate::process::is_stopped;
 use crate::protocol::{Dialect, Era, Greeting, RequestMeta};
-use crate::server::CallOptions;
+use crate::server::{CallOptions, PendingCall, PendingCallId};
 use crate::transport::{End, HttpFailure, SendFailure};
-use crate::wire::{IdlePause, Outcome, Params, Peer, RawJson, RequestError, RequestOptions};
+use crate::wire::{IdlePause, Outcome, Params, Peer, PendingRequest, RawJson, RequestError, RequestOptions};
 
 use call_record::CallRecord;
 use restoring::Restoring;
@@ -156,7 +156,7 @@ impl Connection {
 
     /// The part of the options that the wire acts on.
     fn wire_options(&self, call: &CallOptions, hold: Option<Arc<IdlePause>>) -> RequestOptions {
-        let deadline = call.deadline.unwrap_or_else(|| Instant::now() + LONGEST_REQUEST);
+        let deadline = call.deadline.unwrap_or_else(|| deadline::within(LONGEST_REQUEST));
         let mut options = RequestOptions::until(deadline);
         options.idle = call.idle_timeout;
         options.hold = hold;
@@ -198,7 +198,10 @@ impl Connection {
             Ok(_) | Err(RequestError::Rpc(_) | RequestError::BadAnswer(_)) => Ok(()),
             Err(RequestError::Send(failure)) if is_sign_of_life(&failure) => Ok(()),
             Err(
-                error @ (RequestError::Lost { .. } | RequestError::TimedOut { .. } | RequestError::Send(_)),
+                error @ (RequestError::Lost { .. }
+                | RequestError::TimedOut { .. }
+                | RequestError::Cancelled { .. }
+                | RequestError::Send(_)),
             ) => Err(error),
         }
     }
@@ -249,6 +252,24 @@ impl Connection {
     /// Whether it has completed a call, even if the report is not there yet.
     pub(crate) fn has_answered_a_call(&self) -> bool {
         self.peer.stats().calls_answered > 0
+    }
+
+    /// The calls that wait for an answer: up to so many, the oldest first.
+    pub(crate) fn pending_calls(&self, limit: usize) -> Vec<PendingCall> {
+        let mut calls = self.peer.pending_calls();
+        calls.sort_by_key(|call| call.request);
+        calls.truncate(limit);
+        let call = |call: PendingRequest| PendingCall {
+            id: PendingCallId {
+                generation: self.generation,
+                request: call.request,
+            },
+            client: self.inbound.callers.client_of(&call.hold),
+            since: SystemTime::now() - call.made.elapsed(),
+            method: call.method,
+            name: call.name,
+        };
+        calls.into_iter().map(call).collect()
     }
 
     /// Comes back when no call waits for an answer.

@@ -2,13 +2,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::catalog::{Publisher, Store};
+use crate::catalog::{CatalogStore, Publisher};
 use crate::config::{ServerConfig, ServerIdentity, Target};
 use crate::event::EventLog;
 use crate::handler::ClientHandler;
 use crate::keeper::start_queue::StartQueue;
 use crate::process::ShutdownDeadline;
 use crate::protocol::Introduction;
+use crate::recorder::RecorderOptions;
+use crate::server::ToolPlaces;
 use crate::transport::http::CredentialSource;
 
 pub(crate) struct FleetShared {
@@ -19,13 +21,17 @@ pub(crate) struct FleetShared {
     pub(crate) events: Arc<EventLog>,
     /// Writers of the published catalog take turns; readers never come here.
     pub(crate) publisher: Mutex<Publisher>,
-    pub(crate) store: Option<Arc<Store>>,
+    pub(crate) store: Option<Arc<dyn CatalogStore>>,
     /// Bounds how many servers start their processes at one time.
     pub(crate) start_queue: StartQueue,
     /// Called when the fleet is closed.
     pub(crate) shutdown_deadline: ShutdownDeadline,
+    /// Places for tools in the metrics of servers; `None` if no durations are counted by tool.
+    pub(crate) tool_places: Option<Arc<ToolPlaces>>,
     /// Where servers get their credentials from that have none.
     pub(crate) credential_source: Option<Arc<dyn CredentialSource>>,
+    /// What is recorded of the messages.
+    pub(crate) recorder: RecorderOptions,
 }
 
 impl FleetShared {

@@ -8,7 +8,7 @@ use tokio::time::timeout_at;
 
 use super::Fleet;
 use crate::deadline;
-use crate::server::{CallError, NotConnected, Reason, Server, Status};
+use crate::server::{CallError, NotConnected, Server, Status};
 
 /// Required servers that did not come up.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ impl Fleet {
             let mut status = server.watch();
             let _ = timeout_at(deadline, status.wait_for(|status| has_settled(status))).await;
             let status = server.status();
-            if is_up(&status) {
+            if status.is_up() {
                 settled.up.push(server);
             } else if status.desired == Desired::Enabled {
                 settled.down.push(NotConnected::from(&status));
@@ -81,18 +81,25 @@ impl Fleet {
     /// server has settled, which is to say that its first attempt has come to an end, be it a good one or not. A server that
     /// was stopped as idle counts as up, since the next call starts it; one that is disabled does not count.
     pub fn is_ready(&self) -> bool {
-        let wanted = || {
-            let statuses = self.servers().into_iter().map(|server| {
-                let is_required = server.0.settings.load().required();
-                (is_required, server.status())
-            });
-            statuses.filter(|(_, status)| status.desired == Desired::Enabled)
+        self.unready().is_empty()
+    }
+
+    /// The servers because of which the fleet is not [ready](Self::is_ready), by name.
+    pub fn unready(&self) -> Vec<Status> {
+        let servers = self.servers().into_iter().map(|server| {
+            let is_required = server.0.settings.load().required();
+            (is_required, server.status())
+        });
+        let wanted: Vec<_> = servers
+            .filter(|(_, status)| status.desired == Desired::Enabled)
+            .collect();
+        let some_are_required = wanted.iter().any(|(is_required, _)| *is_required);
+        let holds_up = |(is_required, status): &(bool, Status)| match some_are_required {
+            true => *is_required && !status.is_up(),
+            false => !has_settled(status),
         };
-        if wanted().any(|(is_required, _)| is_required) {
-            wanted().all(|(is_required, status)| !is_required || is_up(&status))
-        } else {
-            wanted().all(|(_, status)| has_settled(&status))
-        }
+        let unready = wanted.into_iter().filter(holds_up);
+        unready.map(|(_, status)| status).collect()
     }
 }
 
@@ -107,18 +114,6 @@ fn has_settled(status: &Status) -> bool {
         // A new server is shown as disabled until its keeper runs.
         StateKind::Disabled | StateKind::Disabling => status.desired == Desired::Disabled,
         StateKind::Connected | StateKind::Disconnected | StateKind::PermanentlyFailed => true,
-    }
-}
-
-fn is_up(status: &Status) -> bool {
-    match status.state {
-        StateKind::Connected => true,
-        StateKind::Disconnected => status.reason == Some(Reason::Idle),
-        StateKind::Disabled
-        | StateKind::Connecting
-        | StateKind::Reconnecting
-        | StateKind::Disabling
-        | StateKind::PermanentlyFailed => false,
     }
 }
 

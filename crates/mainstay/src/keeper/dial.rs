@@ -22,6 +22,7 @@ use crate::config::{HttpKind, HttpTarget, StdioTarget, Target};
 use crate::connection::{Clock, Connection, InboundHandler};
 use crate::process::{InputGauge, Ladder, Process, SpawnError, Spec};
 use crate::protocol::{Approach, Dialect, Era, HandshakeError, INITIALIZE_NEXT, PipeView, greet};
+use crate::recorder::ConnectionRecorder;
 use crate::redaction::Redaction;
 use crate::server::{Settings, Slot};
 use crate::transport::http::{Challenge, HttpConfigError};
@@ -241,7 +242,7 @@ impl DialError {
         }
     }
 
-    /// What a login needs, where one is asked for.
+    /// What a login needs, if the server requires one.
     pub(super) fn challenge(&self) -> Option<&Challenge> {
         match self.http()? {
             HttpFailure::AuthRequired { challenge, .. } => Some(challenge),
@@ -376,7 +377,8 @@ impl Dial {
         let started = Instant::now();
         let (transport, input) = start_queue::holding(permit, self.transport(plan, tree)).await?;
         let inbound = Arc::new(InboundHandler::new(self.slot.clone(), self.generation));
-        let peer = Peer::start(transport, Arc::new(inbound.clone()));
+        let recorder = ConnectionRecorder::new(&self.slot.recorder, self.generation);
+        let peer = Peer::start(transport, Arc::new(inbound.clone()), recorder);
         let unclaimed_peer = CloseOnDrop(Some(peer.clone()));
         let introduction = &self.slot.shared.introduction;
         // The requests of the handshake get a little longer than the whole, so that it is the whole that is too slow.
@@ -509,5 +511,26 @@ impl Drop for CloseOnDrop {
         if let Some(peer) = self.0.take() {
             peer.close();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::End;
+    use crate::wire::{BadAnswer, Outcome, RpcError};
+
+    #[test]
+    fn how_a_handshake_failed_tells_in_which_era_to_try_next() {
+        let hint = |error| DialError::Handshake(error).dialect_hint();
+        let lost = RequestError::Lost {
+            outcome: Outcome::Unknown,
+            end: End::Closed,
+        };
+        let bad = RequestError::BadAnswer(BadAnswer::Malformed);
+        let refusal = RpcError::new(RpcError::INTERNAL_ERROR, "not now");
+        assert_eq!(hint(HandshakeError::Failed(lost)), DialectHint::Doubt);
+        assert_eq!(hint(HandshakeError::Failed(bad)), DialectHint::Forget);
+        assert_eq!(hint(HandshakeError::Refused(refusal)), DialectHint::Unanswered);
     }
 }

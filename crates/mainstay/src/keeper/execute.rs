@@ -21,7 +21,7 @@ use crate::connection::Connection;
 use crate::deadline;
 use crate::event::{Event, Failure};
 use crate::process::Ladder;
-use crate::server::{Ended, Reason, StartProgress, StartStage, Status, TransportKind};
+use crate::server::{Ended, Reason, StartProgress, StartStage, StartTokens, Status, TransportKind};
 
 impl Keeper {
     pub(super) fn execute(&mut self, effect: Effect) {
@@ -210,6 +210,17 @@ impl Keeper {
             let failure = event.error.clone();
             self.ended = Some(Ended { generation, failure });
         }
+        let is_resting = match reason(self.machine.state()) {
+            Some(Reason::Idle | Reason::Lost) => true,
+            Some(Reason::AuthRequired | Reason::BudgetSpent) | None => false,
+        };
+        self.slot.lifecycle.changed(
+            &mut self.connection_times,
+            to,
+            cause,
+            event.error.is_some(),
+            is_resting,
+        );
         self.slot.shared.events.emit(event);
     }
 
@@ -241,6 +252,11 @@ impl Keeper {
             next_retry: self.next_retry(),
         };
         event.log(reason(self.machine.state()), self.machine.policy().budget.get());
+        if let Some(failure) = &event.error
+            && let Some(lost) = failure.generation
+        {
+            self.slot.recorder.set_aside(lost, &failure.message);
+        }
         event
     }
 
@@ -357,9 +373,20 @@ impl Keeper {
             unrestored: live.map_or(0, |connection| connection.unrestored()),
             listings: self.listings,
             starts: self.starts,
+            start_tokens: self.start_tokens(),
             keeper_failures: u64::from(self.panics),
         };
         self.slot.status.send_replace(Arc::new(status));
+    }
+
+    fn start_tokens(&self) -> StartTokens {
+        let bucket = &self.machine.policy().bucket;
+        let (left, refill_at) = self.machine.start_tokens();
+        StartTokens {
+            left,
+            size: bucket.size.get(),
+            refill: refill_at.map(|at| (self.clock.instant(at), bucket.refill_every)),
+        }
     }
 
     /// What the server does while its connection is being opened.

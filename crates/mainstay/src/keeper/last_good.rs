@@ -85,6 +85,9 @@ impl LastGood {
         for diagnostic in catalog.diagnostics() {
             tracing::warn!(server = %slot.name, "{diagnostic}");
         }
+        if is_new {
+            slot.lifecycle.catalog_changed();
+        }
         self.offers = Some(fresh.with_catalog(catalog.clone()));
         self.listed_at = Some(SystemTime::now());
         self.generation = Some(generation);
@@ -192,11 +195,11 @@ impl LastGood {
     }
 }
 
-/// Keepers take turns to write the union; readers never take this lock.
 fn owner(slot: &Slot) -> Option<String> {
     slot.settings.load().target().credential_owner()
 }
 
+/// Keepers take turns to write the union; readers never take this lock.
 fn publisher(slot: &Slot) -> MutexGuard<'_, Publisher> {
     slot.shared
         .publisher

@@ -36,7 +36,7 @@ pub(crate) enum ListError {
 }
 
 impl ListError {
-    /// What a login needs, where one is asked for.
+    /// What a login needs, if the server requires one.
     pub(super) fn challenge(&self) -> Option<&Challenge> {
         match self {
             Self::Request { error, .. } => recovery::challenge(error),

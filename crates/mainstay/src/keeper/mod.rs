@@ -40,7 +40,7 @@ use crate::connection::{Clock, Connection};
 use crate::event::Failure;
 use crate::process::Stopped;
 use crate::protocol::Dialect;
-use crate::server::{Ended, Settings, Slot, StartProgress};
+use crate::server::{ConnectionTimes, Ended, Settings, Slot, StartProgress};
 use connection_task::ConnectionTask;
 use last_good::LastGood;
 use start_queue::StartTicket;
@@ -98,6 +98,7 @@ pub(crate) struct Keeper {
     /// How far the last start is.
     start: Option<(Generation, StartProgress)>,
     since: SystemTime,
+    connection_times: ConnectionTimes,
     starts: u64,
     panics: u32,
     stopping: Vec<oneshot::Sender<Ending>>,
@@ -146,6 +147,7 @@ impl Keeper {
             ticket: None,
             start: None,
             since: SystemTime::now(),
+            connection_times: ConnectionTimes::default(),
             starts: 0,
             panics: 0,
             stopping: Vec::new(),

@@ -68,6 +68,8 @@ pub(crate) fn of_call(error: &RequestError) -> Consequence {
             kind: TimeoutKind::Person,
             ..
         } => Consequence::Nothing,
+        // Neither did the server cause the cancellation of a call.
+        RequestError::Cancelled { .. } => Consequence::Nothing,
         RequestError::TimedOut { .. } => Consequence::Counts(Recovery::Retry),
         // The end of the connection is seen by its owner; N calls that see it cause one reconnect.
         RequestError::Lost { .. } => Consequence::Seen,
@@ -98,6 +100,7 @@ pub(crate) fn http(error: &RequestError) -> Option<&HttpFailure> {
         RequestError::Lost { .. }
         | RequestError::Rpc(_)
         | RequestError::BadAnswer(_)
+        | RequestError::Cancelled { .. }
         | RequestError::TimedOut { .. } => None,
     }
 }
@@ -165,6 +168,16 @@ mod tests {
     use super::*;
     use crate::transport::SendFailure;
     use crate::wire::Outcome;
+
+    #[test]
+    fn a_shortage_of_this_machine_is_no_failure_of_the_server_that_a_connector_dials() {
+        let of = |errno: rustix::io::Errno| {
+            let error = io::Error::from_raw_os_error(errno.raw_os_error());
+            of_dial(&DialError::Connect(error))
+        };
+        assert_eq!(of(rustix::io::Errno::MFILE), Recovery::RetryLack);
+        assert_ne!(of(rustix::io::Errno::PIPE), Recovery::RetryLack);
+    }
 
     #[test]
     fn a_refusal_has_the_same_remedy_whether_the_request_met_it_or_the_transport_before_it() {

@@ -13,7 +13,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
 use super::inbox::KeeperMessage;
-use crate::catalog::{PreparedOffers, STORE_TARGET, ServerCatalog, Store, Stored};
+use crate::catalog::{CatalogStore, PreparedOffers, STORE_TARGET, ServerCatalog, Stored};
 use crate::config::Target;
 use crate::protocol::Dialect;
 use crate::server::Slot;
@@ -49,7 +49,7 @@ pub(crate) fn load_stored(slots: &[Arc<Slot>]) -> BTreeMap<Arc<str>, LoadedCatal
         let (slot, sender, log) = (slot.clone(), sender.clone(), log.clone());
         pending += 1;
         spawn_blocking(move || {
-            let read = tracing::dispatcher::with_default(&log, || load(&slot, &store));
+            let read = tracing::dispatcher::with_default(&log, || load(&slot, &*store));
             // The receiver lives until every sender is gone.
             let _ = sender.send((slot, read));
         });
@@ -78,7 +78,7 @@ pub(crate) fn load_stored(slots: &[Arc<Slot>]) -> BTreeMap<Arc<str>, LoadedCatal
     loaded
 }
 
-fn load(slot: &Slot, store: &Store) -> Option<LoadedCatalog> {
+fn load(slot: &Slot, store: &dyn CatalogStore) -> Option<LoadedCatalog> {
     let settings = slot.settings.load();
     let identity = slot.shared.stored_as(settings.identity(), settings.target());
     let stored = match store.load(&identity) {
@@ -239,6 +239,34 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+
+    #[test]
+    fn a_file_is_written_again_after_a_day_or_when_it_would_say_something_else() {
+        let listed_at = SystemTime::UNIX_EPOCH;
+        let file = OnDisk {
+            identity: "i".to_owned(),
+            dialect: None,
+            listed_at,
+            is_private: false,
+            is_removed: false,
+        };
+        let later = |age: Duration| OnDisk {
+            listed_at: listed_at + age,
+            ..file.clone()
+        };
+        assert!(file.covers(&later(Duration::ZERO)));
+        assert!(file.covers(&later(REWRITE_INTERVAL - Duration::from_nanos(1))));
+        assert!(!file.covers(&later(REWRITE_INTERVAL)));
+        let private = OnDisk {
+            is_private: true,
+            ..file.clone()
+        };
+        assert!(!file.covers(&private));
+        assert!(
+            !later(Duration::from_secs(1)).covers(&file),
+            "the clock was set back"
+        );
+    }
 
     #[tokio::test]
     async fn while_a_write_hangs_one_more_waits_and_it_is_the_latest() {

@@ -129,7 +129,10 @@ impl Panicked {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use mainstay_lifecycle::Generation;
+    use tokio::time::timeout;
 
     use super::{KeeperTask, TaskKind, Tasks};
     use crate::keeper::inbox::KeeperMessage;
@@ -155,5 +158,25 @@ mod tests {
         assert_eq!(task, probe);
         assert_eq!(panicked.to_string(), "its task panicked: asked to");
         assert!(tasks.known.is_empty(), "nothing is remembered of what has ended");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_connection_ends_no_other_task() {
+        let mut tasks = Tasks::default();
+        let kept = [
+            (TaskKind::Connection, Some(Generation(8))),
+            (TaskKind::Listing, Some(Generation(7))),
+        ];
+        for (kind, generation) in kept {
+            tasks.spawn(kind, generation, async { Some(KeeperMessage::Deadline) });
+        }
+        tasks.spawn(TaskKind::Connection, Some(Generation(7)), async {
+            Some(KeeperMessage::Restoring)
+        });
+        tasks.abort_connection(Generation(7));
+        for _ in kept {
+            let end = timeout(Duration::from_secs(60), tasks.next_end()).await;
+            assert!(matches!(end, Ok(KeeperMessage::Deadline)));
+        }
     }
 }

@@ -79,6 +79,7 @@ fn incomplete(error: &RequestError) -> String {
         RequestError::Rpc(_)
         | RequestError::Lost { .. }
         | RequestError::TimedOut { .. }
+        | RequestError::Cancelled { .. }
         | RequestError::BadAnswer(_) => None,
     };
     match failure {
@@ -268,9 +269,12 @@ impl Handshake<'_> {
             Err(RequestError::Rpc(error)) if is_only_modern(&error) => Err(HandshakeError::Refused(error)),
             Err(error @ RequestError::Lost { .. }) => Ok(DiscoverOutcome::Lost(error)),
             Err(RequestError::Send(failure)) => not_carried(failure),
-            Err(RequestError::Rpc(_) | RequestError::BadAnswer(_) | RequestError::TimedOut { .. }) => {
-                Ok(DiscoverOutcome::NotModern)
-            }
+            Err(
+                RequestError::Rpc(_)
+                | RequestError::BadAnswer(_)
+                | RequestError::TimedOut { .. }
+                | RequestError::Cancelled { .. },
+            ) => Ok(DiscoverOutcome::NotModern),
         }
     }
 
@@ -421,7 +425,10 @@ fn is_loss(error: &RequestError) -> bool {
             failure.error().downcast_ref(),
             Some(HttpFailure::Broken { .. } | HttpFailure::StreamEnded)
         ),
-        RequestError::Rpc(_) | RequestError::BadAnswer(_) | RequestError::TimedOut { .. } => false,
+        RequestError::Rpc(_)
+        | RequestError::BadAnswer(_)
+        | RequestError::TimedOut { .. }
+        | RequestError::Cancelled { .. } => false,
     }
 }
 

@@ -12,8 +12,10 @@ use tracing::Instrument;
 
 use super::call::{Repeatable, Reply, Request};
 use super::error::{CallError, CallErrorKind};
+use super::operations::OperationError;
 use super::options::CallOptions;
 use super::slot::Slot;
+use super::traced::{TRACE_TARGET, TracedAttempt};
 use crate::catalog::Kind;
 use crate::config::Replay;
 use crate::connection::Connection;
@@ -203,12 +205,18 @@ impl CallAttempt<'_> {
         let generation = connection.generation;
         let began = Instant::now();
         let in_flight = slot.counters.in_flight();
-        let answer = connection.request(self.method, &self.params, &self.options).await;
+        let caller = self.options.trace.as_ref();
+        let traced = TracedAttempt::begin(&slot.name, self.method, generation, &self.params, caller);
+        let params = traced.params(&self.params);
+        let answer = connection.request(self.method, &params, &self.options);
+        let answer = answer.instrument(traced.span.clone()).await;
         drop(in_flight);
+        let took = began.elapsed();
         let error = match answer {
             Ok(result) => {
                 slot.note_success();
-                slot.counters.took(began.elapsed());
+                slot.counters.took(took);
+                self.measure(took, || OperationError::in_result(self.method, &result));
                 slot.answered(connection);
                 return Ok(Reply { generation, result });
             }
@@ -220,15 +228,33 @@ impl CallAttempt<'_> {
             RequestError::Rpc(_)
             | RequestError::BadAnswer(_)
             | RequestError::TimedOut { .. }
+            | RequestError::Cancelled { .. }
             | RequestError::Send(_) => None,
         };
         let is_broken_answer = matches!(recovery::http(&error), Some(HttpFailure::Broken { .. }));
         let error = CallError::of(error, slot.name.clone(), generation, failure)
             .with_noise(slot.noise.since(generation, began));
+        let failed = OperationError::of_call(&error);
+        traced.failed(failed);
+        self.measure(took, || Some(failed));
         Err(FailedAttempt {
             error,
             is_broken_answer,
         })
+    }
+
+    /// Counts how long the attempt took, if the fleet is measured.
+    fn measure(&self, took: Duration, error: impl FnOnce() -> Option<OperationError>) {
+        if let Some(operations) = &self.slot.operations {
+            let is_listed = |tool: &str| {
+                let catalog = self.slot.catalog.load();
+                catalog
+                    .as_ref()
+                    .is_some_and(|catalog| catalog.item(Kind::Tool, tool).is_some())
+            };
+            let series = operations.series(self.method, self.params.get("name"), is_listed);
+            series.record(took, error());
+        }
     }
 
     /// Makes the call a second time. A third time follows only where the second met a server that was gone, or that had
@@ -242,7 +268,13 @@ impl CallAttempt<'_> {
         };
         let is_same = connection.generation == generation;
         let server = &self.slot.name;
-        tracing::debug!(%server, generation = %connection.generation, error = %first.error, "replayed");
+        tracing::debug!(
+            target: TRACE_TARGET,
+            %server,
+            generation = connection.generation.0,
+            error = %first.error,
+            "replayed"
+        );
         let second = match self.make(&connection).await {
             Ok(reply) => return Ok(reply),
             Err(failed) => failed.error,

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use super::Server;
 use super::error::CallError;
 use super::options::CallOptions;
+use crate::TraceContext;
 use crate::config::Replay;
 use crate::handler::ClientHandler;
 use crate::protocol::Capability;
@@ -113,6 +114,11 @@ impl Call {
     /// See [`CallOptions::handler`].
     pub fn handler(self, handler: Arc<dyn ClientHandler>) -> Self {
         self.change(|options| options.handler(handler))
+    }
+
+    /// See [`CallOptions::trace`].
+    pub fn trace(self, caller: TraceContext) -> Self {
+        self.change(|options| options.trace(caller))
     }
 
     fn change(self, change: impl FnOnce(CallOptions) -> CallOptions) -> Self {

@@ -54,6 +54,8 @@ pub enum CallErrorKind {
         /// One line that the server wrote to stdout meanwhile and that is no message, cleaned and shortened.
         noise: Option<Arc<str>>,
     },
+    /// An operator cancelled the call: a person who is not its caller.
+    Cancelled,
     /// The connection was lost while the call was pending. Over HTTP that may be the call's own connection alone.
     Lost {
         /// Why it was lost.
@@ -206,6 +208,7 @@ impl CallError {
             | CallErrorKind::WaitTimedOut { now, .. }
             | CallErrorKind::TooManyWaiting { now, .. } => Some(now),
             CallErrorKind::TimedOut { .. }
+            | CallErrorKind::Cancelled
             | CallErrorKind::Lost { .. }
             | CallErrorKind::NotCarried { .. }
             | CallErrorKind::AuthRequired { .. }
@@ -244,6 +247,7 @@ impl CallError {
                 timeout: kind,
                 noise: None,
             },
+            RequestError::Cancelled { .. } => CallErrorKind::Cancelled,
             RequestError::Send(unsent) => kind_of_send(&unsent, failure),
             RequestError::Lost { end, .. } => CallErrorKind::Lost {
                 reason: plain(&end),
@@ -312,6 +316,9 @@ impl std::fmt::Display for CallError {
                     f,
                     "server {server} did not answer in time ({timeout}); the call {ran}{noise}"
                 )
+            }
+            CallErrorKind::Cancelled => {
+                write!(f, "an operator cancelled the call to server {server}; it {ran}")
             }
             CallErrorKind::Lost { reason, failure } => {
                 let why = why(reason, failure.as_deref());

@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::error::{CallError, CallErrorKind, NotConnected};
 use super::options::Waiting;
 use super::slot::Slot;
+use super::traced::TRACE_TARGET;
 use super::{Reason, Status};
 use crate::connection::Connection;
 use crate::keeper::ServerCommand;
@@ -16,7 +17,7 @@ use crate::wire::Outcome;
 
 impl Slot {
     /// A connection younger than `after`. Touches no lock and no keeper while the server is connected. `deadline` is the end
-    /// of the wait: a server whose next attempt is known to come later is not waited for at all.
+    /// of the wait: the call does not wait for a server whose next attempt is known to come later.
     ///
     /// Cancel safety: dropping it gives the place among the waiting back.
     pub(super) async fn lease(
@@ -41,7 +42,13 @@ impl Slot {
                 };
                 let _place = WaitingPlace::take(&self.waiting, limit).ok_or_else(too_many)?;
                 let began = Instant::now();
+                let state = self.status.borrow().state.as_str();
+                tracing::debug!(target: TRACE_TARGET, server = %self.name, state, "waiting for a connection");
                 let waited = timeout_at(deadline, self.wait(after, deadline)).await;
+                if let Ok(Ok(connection)) = &waited {
+                    let generation = connection.generation.0;
+                    tracing::debug!(target: TRACE_TARGET, server = %self.name, generation, "connected");
+                }
                 waited.unwrap_or_else(|_| Err(self.wait_timed_out(began)))
             }
         }

@@ -7,10 +7,15 @@ mod ask;
 mod attempt;
 mod call;
 mod counts;
+mod durations;
 mod error;
+mod history;
 mod lease;
+mod login;
 pub(crate) mod noise;
+mod operations;
 mod options;
+mod pending_calls;
 mod ping;
 mod refresh;
 mod settings;
@@ -19,6 +24,7 @@ mod slot;
 mod status;
 #[cfg(test)]
 mod tests;
+mod traced;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,14 +38,19 @@ pub use call::{Call, CallFuture, Reply};
 pub(crate) use call::{Repeatable, Request};
 pub(crate) use counts::CallCounters;
 pub use counts::{CallCounts, CallDurations};
+pub use durations::{DurationCounts, DurationHistogram};
 pub use error::{CallError, CallErrorKind, NotConnected};
+pub use history::LifecycleCounts;
+pub(crate) use history::{ConnectionTimes, LifecycleCounters};
 use lease::Wait;
+pub use operations::{OperationCounts, OperationError, OperationSeries, OperationTable, ToolPlaces};
 pub use options::{CallOptions, Waiting};
+pub use pending_calls::{BadPendingCallId, PendingCall, PendingCallId};
 pub use ping::Pong;
 pub use refresh::RefreshError;
 pub(crate) use settings::Settings;
 pub(crate) use slot::Slot;
-pub(crate) use status::Ended;
+pub(crate) use status::{Ended, StartTokens};
 pub use status::{Reason, StartProgress, StartStage, Status, TransportKind};
 
 pub use crate::lack::Lack;
@@ -49,6 +60,7 @@ use crate::catalog::{About, ServerCatalog};
 use crate::deadline;
 use crate::keeper::{Ack, CommandRefusal, ServerCommand};
 use crate::process::{StderrFollower, StderrLine};
+use crate::recorder::Recording;
 
 /// A server of a fleet. Clones are handles of the same server.
 #[derive(Clone)]
@@ -107,6 +119,20 @@ impl Server {
         self.0.call_counts()
     }
 
+    /// How long its requests ran on their connections, by method, tool and error. Empty unless the fleet is
+    /// [measured](crate::FleetBuilder::measured).
+    pub fn operations(&self) -> Vec<OperationCounts> {
+        self.0
+            .operations
+            .as_ref()
+            .map_or_else(Vec::new, OperationTable::read)
+    }
+
+    /// What became of its connections.
+    pub fn lifecycle_counts(&self) -> LifecycleCounts {
+        self.0.lifecycle.read()
+    }
+
     /// The last lines that the server wrote to stderr, oldest first.
     pub fn stderr_tail(&self, lines: usize) -> Vec<StderrLine> {
         self.0.stderr.tail(lines)
@@ -121,6 +147,13 @@ impl Server {
     /// The same line by line, as [`stderr_tail`](Self::stderr_tail) has them: cut to a bound, without control characters.
     pub fn follow_stderr_lines(&self) -> StderrFollower<StderrLine> {
         self.0.stderr.follow_lines()
+    }
+
+    /// The last messages of its connections, as far as the recorder keeps them: see
+    /// [`FleetBuilder::recorder`](crate::FleetBuilder::recorder).
+    pub fn recording(&self) -> Recording {
+        let settings = self.0.settings.load();
+        self.0.recorder.read(settings.redaction())
     }
 
     /// Waits until the server is connected; one that rests is started. Fails at once where it is not coming: disabled, given

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::Settings;
+use crate::TraceContext;
 use crate::config::Replay;
 use crate::deadline;
 use crate::handler::ClientHandler;
@@ -24,6 +25,7 @@ pub struct CallOptions {
     pub(crate) progress: Option<mpsc::Sender<RawJson>>,
     pub(crate) meta: Vec<(String, RawJson)>,
     pub(crate) handler: Option<Arc<dyn ClientHandler>>,
+    pub(crate) trace: Option<TraceContext>,
     /// Whether the caller itself answers a modern server's request for input.
     pub(crate) hand_on_input: bool,
     /// The end of `total_timeout`, known once the call begins.
@@ -95,6 +97,14 @@ impl CallOptions {
     #[must_use]
     pub fn handler(mut self, handler: Arc<dyn ClientHandler>) -> Self {
         self.handler = Some(handler);
+        self
+    }
+
+    /// The span that the call belongs to. The server gets it in `_meta`; if spans are recorded, it gets the span of the attempt, which
+    /// is a child of this one.
+    #[must_use]
+    pub fn trace(mut self, caller: TraceContext) -> Self {
+        self.trace = Some(caller);
         self
     }
 

@@ -1,4 +1,4 @@
-//! A sign of life, asked for by whoever wants to know.
+//! A ping that a caller asks for.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl Server {
     /// answer is one, "method not found" included. Where there is no connection it fails at once; it starts nothing, and
     /// keeps no server from its idle stop. A question that stays without answer counts as a call that failed.
     ///
-    /// Cancel safety: dropping it leaves an answer that nobody waits for.
+    /// Cancel safety: dropping it leaves an answer that is dropped when it comes.
     pub async fn ping(&self, within: Duration) -> Result<Pong, CallError> {
         let asked = Instant::now();
         let connection = self

@@ -31,7 +31,7 @@ pub enum RefreshError {
     /// The time for the connection and the listing was over.
     #[error("the listing of server {} was awaited for {waited:?}: {now}", .now.server)]
     TimedOut {
-        /// How long it was waited for.
+        /// How long the caller waited.
         waited: Duration,
         /// How the server was then.
         now: Box<NotConnected>,
@@ -51,7 +51,7 @@ pub enum RefreshError {
 }
 
 impl Server {
-    /// Lists anew what the server offers, and returns once a listing is published that began after this was called. Requests
+    /// Lists again what the server offers, and returns once a listing is published that began after this was called. Requests
     /// that come together share a listing, and two listings are at least a second apart. A server that rests is started.
     ///
     /// It takes no longer than waiting for a connection may (`wait_timeout`), and one listing.

@@ -42,7 +42,7 @@ impl Settings {
         self.endpoint.get()
     }
 
-    /// What of its configuration nobody may see.
+    /// The values of its configuration that must not be shown.
     pub(crate) fn redaction(&self) -> &Arc<Redaction> {
         &self.redaction
     }

@@ -9,13 +9,14 @@ use mainstay_lifecycle::{Desired, StateKind};
 use tokio::sync::watch;
 
 use super::noise::StdoutNoise;
-use super::{CallCounters, Settings, Status};
+use super::{CallCounters, LifecycleCounters, OperationTable, Settings, StartTokens, Status};
 use crate::catalog::{About, ServerCatalog};
 use crate::config::ServerConfig;
 use crate::connection::{Connection, Interests};
 use crate::fleet::FleetShared;
 use crate::keeper::{Inbox, Listings};
 use crate::process::StderrRing;
+use crate::recorder::FlightRecorder;
 use crate::wire::RawJson;
 
 /// The stable slot of one server. Only its keeper writes `current`, `status`, `settings`, `about` and `catalog`.
@@ -33,9 +34,13 @@ pub(crate) struct Slot {
     pub(crate) catalog: Arc<ArcSwapOption<ServerCatalog>>,
     pub(crate) stderr: Arc<StderrRing>,
     pub(crate) noise: StdoutNoise,
+    pub(crate) recorder: Arc<FlightRecorder>,
     /// Calls that wait for a connection.
     pub(crate) waiting: AtomicUsize,
     pub(super) counters: CallCounters,
+    pub(crate) lifecycle: LifecycleCounters,
+    /// `None` if the fleet is not measured.
+    pub(super) operations: Option<OperationTable>,
     stale: AtomicU64,
     /// When a call was last answered with a result, in milliseconds since the epoch; zero when none was.
     succeeded: AtomicU64,
@@ -79,8 +84,11 @@ impl Slot {
             ended: None,
             listings: Listings::default(),
             starts: 0,
+            start_tokens: StartTokens::default(),
             keeper_failures: 0,
         };
+        let operations = shared.tool_places.clone().map(OperationTable::new);
+        let recorder = Arc::new(FlightRecorder::new(shared.recorder));
         Self {
             name,
             shared,
@@ -92,8 +100,11 @@ impl Slot {
             catalog: Arc::default(),
             stderr: Arc::default(),
             noise: StdoutNoise::default(),
+            recorder,
             waiting: AtomicUsize::new(0),
             counters: CallCounters::default(),
+            lifecycle: LifecycleCounters::default(),
+            operations,
             stale: AtomicU64::new(0),
             succeeded: AtomicU64::new(0),
             interests: Mutex::default(),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use mainstay_lifecycle::{Desired, Generation, StateKind};
 use tokio::time::Instant;
@@ -41,7 +41,7 @@ pub struct Status {
     pub calls_held_until: Option<SystemTime>,
     /// What the server does while a connection is being opened: it waits for its turn, installs, starts.
     pub start: Option<StartProgress>,
-    /// What went wrong last. It stays after a recovery, for whoever asks later.
+    /// What went wrong last. It stays after a recovery, so that it can be read later.
     pub last_error: Option<Arc<Failure>>,
     /// The process, where there is one.
     pub pid: Option<i32>,
@@ -73,8 +73,18 @@ pub struct Status {
     pub(crate) listings: Listings,
     /// How often the server was started.
     pub starts: u64,
+    pub(crate) start_tokens: StartTokens,
     /// How often the task that owns the server failed and was started again.
     pub keeper_failures: u64,
+}
+
+/// The bucket of starts, as the machine left it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StartTokens {
+    pub(crate) left: u32,
+    pub(crate) size: u32,
+    /// When the next token returns, if one is missing, and how long each takes.
+    pub(crate) refill: Option<(Instant, Duration)>,
 }
 
 /// The end of a live connection.
@@ -128,7 +138,7 @@ pub enum TransportKind {
 /// Why a server is disconnected with nothing under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// Nobody uses it; the next call starts it.
+    /// It was not used for its idle time; the next call starts it.
     Idle,
     /// It wants a login.
     AuthRequired,
@@ -221,7 +231,41 @@ impl Reason {
 }
 
 impl Status {
-    /// Whether it waits for its turn to start. A server that a call waits for comes before those that nobody waits for.
+    /// How many starts the bucket allows now without a pause.
+    pub fn start_tokens(&self) -> u32 {
+        let StartTokens { left, size, refill } = self.start_tokens;
+        let Some((next, every)) = refill else { return left };
+        let Some(since) = Instant::now().checked_duration_since(next) else {
+            return left;
+        };
+        let returned = match every.as_nanos() {
+            0 => u32::MAX,
+            every => u32::try_from(since.as_nanos() / every)
+                .unwrap_or(u32::MAX)
+                .saturating_add(1),
+        };
+        left.saturating_add(returned).min(size)
+    }
+
+    /// How many starts a full bucket allows without a pause.
+    pub fn start_tokens_limit(&self) -> u32 {
+        self.start_tokens.size
+    }
+
+    /// Whether it works: it is connected, or was stopped because nothing used it and starts at the next use.
+    pub fn is_up(&self) -> bool {
+        match self.state {
+            StateKind::Connected => true,
+            StateKind::Disconnected => self.reason == Some(Reason::Idle),
+            StateKind::Disabled
+            | StateKind::Connecting
+            | StateKind::Reconnecting
+            | StateKind::Disabling
+            | StateKind::PermanentlyFailed => false,
+        }
+    }
+
+    /// Whether it waits for its turn to start. A server that a call waits for comes before the others.
     pub(crate) fn is_queued(&self) -> bool {
         let start = self.start.as_ref();
         start.is_some_and(|start| start.stage == StartStage::Waiting)

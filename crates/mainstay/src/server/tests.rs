@@ -61,6 +61,7 @@ fn every_error() -> Vec<CallError> {
         CallErrorKind::BadAnswer(BadAnswer::Malformed),
     ];
     let any = [
+        CallErrorKind::Cancelled,
         CallErrorKind::TimedOut {
             timeout: TimeoutKind::Total,
             noise: None,
@@ -76,6 +77,7 @@ fn every_error() -> Vec<CallError> {
             challenge: Box::default(),
         },
         CallErrorKind::Throttled { retry_after: None },
+        CallErrorKind::Cancelled,
     ];
     let with = |generation, outcome, kind| CallError::new(server.clone(), generation, outcome, kind);
     let mut errors: Vec<_> = not_sent.map(|kind| with(None, Outcome::NotSent, kind)).into();
@@ -100,6 +102,7 @@ fn surely_did_not_run(error: &CallError) -> bool {
         | CallErrorKind::TooManySubscriptions { .. }
         | CallErrorKind::BadArguments(_) => true,
         CallErrorKind::TimedOut { .. }
+        | CallErrorKind::Cancelled
         | CallErrorKind::Lost { .. }
         | CallErrorKind::NotCarried { .. }
         | CallErrorKind::AuthRequired { .. }

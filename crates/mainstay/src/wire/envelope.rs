@@ -28,14 +28,14 @@ pub enum Message<'a> {
     Request {
         /// What the answer must name: a string or a number, as it came.
         id: RawJson,
-        /// What is asked for.
+        /// The method.
         method: Cow<'a, str>,
         /// With which parameters.
         params: Option<RawJson>,
     },
     /// It wants none.
     Notification {
-        /// What is told.
+        /// The method.
         method: Cow<'a, str>,
         /// With which parameters.
         params: Option<RawJson>,

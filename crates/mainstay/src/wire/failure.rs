@@ -31,6 +31,12 @@ pub(crate) enum RequestError {
         /// Whether the writing of it had begun.
         sent: bool,
     },
+    /// A person who is not the caller cancelled it.
+    #[error("cancelled by an operator")]
+    Cancelled {
+        /// Whether the writing of it had begun.
+        sent: bool,
+    },
     /// The far side answered, and the answer cannot be read.
     #[error("the answer cannot be read: {0}")]
     BadAnswer(BadAnswer),
@@ -80,8 +86,8 @@ impl RequestError {
             Self::Rpc(_) | Self::BadAnswer(_) => Outcome::Answered,
             Self::Lost { outcome, .. } => *outcome,
             Self::Send(failure) => failure.outcome(),
-            Self::TimedOut { sent: true, .. } => Outcome::Unknown,
-            Self::TimedOut { sent: false, .. } => Outcome::NotSent,
+            Self::TimedOut { sent: true, .. } | Self::Cancelled { sent: true } => Outcome::Unknown,
+            Self::TimedOut { sent: false, .. } | Self::Cancelled { sent: false } => Outcome::NotSent,
         }
     }
 
@@ -95,6 +101,7 @@ impl RequestError {
             },
             Self::Send(failure) => Self::Send(failure.that_may_have_run()),
             Self::TimedOut { kind, .. } => Self::TimedOut { kind, sent: true },
+            Self::Cancelled { .. } => Self::Cancelled { sent: true },
             answered @ (Self::Rpc(_) | Self::BadAnswer(_)) => answered,
         }
     }

@@ -40,5 +40,5 @@ pub(crate) use options::{IdlePause, RequestOptions};
 pub(crate) use params::MetaEntries;
 pub use params::Params;
 pub(crate) use peer::{Handler, Peer};
-pub(crate) use pending::MessageOrigin;
+pub(crate) use pending::{MessageOrigin, PendingRequest};
 pub(crate) use progress::PROGRESS;

@@ -22,7 +22,7 @@ pub(crate) struct RequestOptions {
     pub(crate) progress: ProgressMode,
     /// What is added to the `_meta` of its parameters.
     pub(crate) meta: Option<Arc<MetaEntries>>,
-    /// Whether the far side is told when the answer is no longer wanted. The protocol forbids it for `initialize`.
+    /// Whether to send a cancellation when the caller gives up. The protocol forbids it for `initialize`.
     pub(crate) cancellable: bool,
     /// Where its number is noted, before it is sent.
     pub(crate) number: Option<Arc<AtomicU64>>,
@@ -42,7 +42,7 @@ pub(crate) enum ProgressMode {
 }
 
 impl ProgressMode {
-    /// Whether it is asked for, and who listens.
+    /// Whether to request progress, and where it goes.
     pub(super) fn sink(self) -> (bool, Option<ProgressSink>) {
         match self {
             Self::NotRequested => (false, None),

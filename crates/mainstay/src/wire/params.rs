@@ -64,6 +64,20 @@ impl Params {
         self.raw.as_ref()
     }
 
+    /// The tool or prompt that they name, where that can be told without reading them: they were read already, or begin with
+    /// the name, as most clients write them.
+    pub(super) fn quick_name(&self, method: &str) -> Option<&str> {
+        if !matches!(method, "tools/call" | "prompts/get") {
+            return None;
+        }
+        let quoted = match self.top.get() {
+            Some(Ok(Some(top))) => top.get("name")?.as_str().strip_prefix('"')?,
+            Some(Ok(None) | Err(_)) => return None,
+            None => self.raw.as_ref()?.as_str().strip_prefix(r#"{"name":""#)?,
+        };
+        quoted.split('"').next()
+    }
+
     /// Refuses parameters that cannot be read: they, or their `_meta`, have too many members. Nothing in
     /// such parameters is found or edited, so a receiver checks this first.
     pub fn check_members(&self) -> Result<(), TooManyMembers> {

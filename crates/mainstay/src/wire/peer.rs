@@ -1,4 +1,4 @@
-//! One end of a connection: asks and is asked, tells and is told.
+//! One end of a connection: sends and receives requests and notifications.
 //!
 //! The handles of a peer and its receiving side share one state. The receiving side lives on the task that reads and
 //! holds no handle, so that dropping the last handle closes the connection.
@@ -13,7 +13,7 @@ use super::failure::Outcome;
 use super::failure::{RequestError, TimeoutKind};
 use super::options::RequestOptions;
 use super::params::Params;
-use super::pending::{MessageOrigin, Pending, WaitingRequest};
+use super::pending::{MessageOrigin, Pending, PendingRequest, WaitingRequest};
 use super::progress::{self, PROGRESS};
 use super::raw::RawJson;
 use super::receive::Receiver;
@@ -21,8 +21,9 @@ use super::request::{RequestInFlight, RequestTimeouts};
 use super::rpc_error::RpcError;
 use super::send_quota::SendQuota;
 use super::stats::{PeerCounters, PeerStats};
-use super::write;
+use super::write::{self, CANCELLED};
 use crate::large::{self, INLINE_LIMIT};
+use crate::recorder::{ConnectionRecorder, MessageHead, RequestLabel};
 use crate::transport::{Delivery, End, Frame, Outbound, Purpose, Transport};
 
 /// What the far side asks and tells. Called on the task that reads, in the order of arrival; must return at once.
@@ -48,13 +49,18 @@ pub(crate) struct Peer(Arc<Handle>);
 
 impl Peer {
     /// Starts the transport; called inside a tokio runtime.
-    pub(crate) fn start(transport: Box<dyn Transport>, handler: Arc<dyn Handler>) -> Self {
+    pub(crate) fn start(
+        transport: Box<dyn Transport>,
+        handler: Arc<dyn Handler>,
+        recorder: ConnectionRecorder,
+    ) -> Self {
         let shared = Arc::new(PeerShared {
             outbound: transport.outbound(),
             pending: Pending::new(),
             counters: PeerCounters::new(),
             notification_quota: SendQuota::notifications(),
             progress_quota: SendQuota::progress(),
+            recorder,
             ended: watch::Sender::new(None),
         });
         let handle = Arc::new(Handle(shared.clone()));
@@ -103,9 +109,16 @@ impl Peer {
         let now = Instant::now();
         let delivery = Arc::new(Delivery::default());
         let (waiting, answer) = WaitingRequest::new(delivery.clone(), listener, options.hold.clone(), now);
-        let waiting = waiting.standing(options.is_standing);
+        let name = params.quick_name(method);
+        let waiting = waiting
+            .standing(options.is_standing)
+            .labelled(RequestLabel::new(method, name));
         shared.pending.insert(id, waiting).map_err(not_sent)?;
 
+        // Before it is sent: its answer comes after it.
+        shared
+            .recorder
+            .sent(MessageHead::Request { id, method, name }, &line);
         let frame = Frame::new(line, Purpose::Request { id });
         let in_flight = RequestInFlight::new(shared, id, options.cancellable);
         let timeouts = RequestTimeouts {
@@ -137,6 +150,7 @@ impl Peer {
         };
         let line = write::notification(method, params);
         shared.pending.tell();
+        shared.recorder.sent(MessageHead::Notification { method }, &line);
         let sending = async {
             let room = notification_quota.room(line.len()).await;
             let frame = Frame::new(line, purpose);
@@ -163,14 +177,37 @@ impl Peer {
     pub(crate) fn try_notify(&self, method: &str, params: Option<&RawJson>) -> bool {
         let frame = Frame::new(write::notification(method, params), Purpose::Notification);
         self.shared().pending.tell();
+        self.shared()
+            .recorder
+            .sent(MessageHead::Notification { method }, frame.bytes());
         self.shared().send_or_drop(frame)
     }
 
     /// Answers a request of the far side, which must read for there to be room: `false` when the answer was dropped.
     pub(crate) fn respond(&self, id: &RawJson, result: Result<RawJson, RpcError>) -> bool {
         let line = write::response(id, &result);
+        let head = MessageHead::Answer {
+            id: id.as_str(),
+            error_code: result.as_ref().err().map(RpcError::code),
+        };
+        self.shared().recorder.sent(head, &line);
         drop(result);
         self.shared().send_or_drop(Frame::new(line, Purpose::Reply))
+    }
+
+    /// The callers' requests that wait for an answer, in no order.
+    pub(crate) fn pending_calls(&self) -> Vec<PendingRequest> {
+        self.shared().pending.calls()
+    }
+
+    /// Cancels a caller's request for an operator; `false` if it no longer waits.
+    pub(crate) fn cancel_call(&self, id: u64) -> bool {
+        let shared = self.shared();
+        let Some(waiting) = shared.pending.take_call(id) else {
+            return false;
+        };
+        let sent = shared.withdraw(id, &waiting, Some("an operator cancelled it"));
+        waiting.settle(Err(RequestError::Cancelled { sent }))
     }
 
     /// Fails what waits and closes the connection, at once. Again is no different.
@@ -225,6 +262,7 @@ pub(super) struct PeerShared {
     pub(super) counters: PeerCounters,
     notification_quota: SendQuota,
     progress_quota: SendQuota,
+    pub(super) recorder: ConnectionRecorder,
     ended: watch::Sender<Option<End>>,
 }
 
@@ -240,6 +278,22 @@ impl PeerShared {
         if self.pending.end(&end) {
             self.ended.send_replace(Some(end));
         }
+    }
+
+    /// Stops carrying a request that was taken out of the table; says whether it was sent. A reason is told to the far side
+    /// then.
+    pub(super) fn withdraw(&self, id: u64, waiting: &WaitingRequest, reason: Option<&str>) -> bool {
+        let sent = waiting.withdraw() != Outcome::NotSent;
+        self.outbound.withdraw(id);
+        if sent && let Some(reason) = reason {
+            self.pending.tell();
+            let frame = Frame::new(write::cancelled(id, reason), Purpose::Cancel { id });
+            let method = CANCELLED;
+            self.recorder
+                .sent(MessageHead::Notification { method }, frame.bytes());
+            self.send_or_drop(frame);
+        }
+        sent
     }
 
     /// Queues what must not wait, or counts it as dropped.

@@ -15,6 +15,7 @@ use super::failure::RequestError;
 use super::options::IdlePause;
 use super::progress::ProgressListener;
 use super::raw::RawJson;
+use crate::recorder::RequestLabel;
 use crate::transport::{Delivery, End};
 
 pub(super) type RequestResult = Result<RawJson, RequestError>;
@@ -61,6 +62,10 @@ pub(super) struct WaitingRequest {
     listener: Option<ProgressListener>,
     /// Whose idle time stands still while a person is asked because of it; a request on Mainstay's own behalf has none.
     hold: Option<Arc<IdlePause>>,
+    /// When it was made.
+    made: Instant,
+    /// What it asks for, to show it.
+    label: RequestLabel,
     /// When it was made, or last made progress.
     heard: Instant,
     /// How many notifications there had been when it was made.
@@ -69,6 +74,15 @@ pub(super) struct WaitingRequest {
     is_standing: bool,
     /// Whether an answer to it was found behind text, and is about to be taken.
     is_answered_after_text: bool,
+}
+
+/// A caller's request that waits, as it is shown.
+pub(crate) struct PendingRequest {
+    pub(crate) request: u64,
+    pub(crate) method: String,
+    pub(crate) name: Option<String>,
+    pub(crate) hold: Arc<IdlePause>,
+    pub(crate) made: Instant,
 }
 
 /// What a message of the far side belongs to, as far as its transport can tell.
@@ -215,6 +229,29 @@ impl Pending {
         }
     }
 
+    /// The callers' requests that wait, in no order.
+    pub(super) fn calls(&self) -> Vec<PendingRequest> {
+        let table = self.table();
+        let calls = table.waiting.iter();
+        let calls = calls.filter_map(|(id, waiting)| {
+            Some(PendingRequest {
+                request: *id,
+                method: waiting.label.method().unwrap_or_default(),
+                name: waiting.label.name(),
+                hold: waiting.hold.clone()?,
+                made: waiting.made,
+            })
+        });
+        calls.collect()
+    }
+
+    /// Takes out a caller's request; those of Mainstay's own stay.
+    pub(super) fn take_call(&self, id: u64) -> Option<WaitingRequest> {
+        let mut table = self.table();
+        table.waiting.get(&id).filter(|waiting| waiting.is_call())?;
+        table.waiting.remove(&id)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.table().waiting.len()
     }
@@ -259,7 +296,7 @@ impl Table {
         candidates.map(|(id, _)| *id)
     }
 
-    /// Notes that the far side has read a request, before which it was told so much.
+    /// Records that the peer has read a request, and how many messages it was sent before.
     fn note_read(&mut self, request: u64, told: u64) {
         self.read.request = self.read.request.max(request);
         if told > self.read.told {
@@ -289,12 +326,19 @@ impl WaitingRequest {
             delivery,
             listener,
             hold,
+            made: now,
+            label: RequestLabel::default(),
             heard: now,
             told: 0,
             is_standing: false,
             is_answered_after_text: false,
         };
         (waiting, receiver)
+    }
+
+    /// The same request, shown with this label.
+    pub(super) fn labelled(self, label: RequestLabel) -> Self {
+        Self { label, ..self }
     }
 
     /// The same request, answered at its end only.

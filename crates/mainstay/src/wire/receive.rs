@@ -90,6 +90,7 @@ impl Receiver {
         if bytes.len() > INLINE_LIMIT && self.shared.pending.has_ended() {
             return;
         }
+        self.shared.recorder.received(&message, bytes);
         if !matches!(message, Message::Garbage(_)) {
             self.garbage_in_a_row.store(0, Relaxed);
             self.shared.counters.note_message();
@@ -292,6 +293,7 @@ impl Inbound for Receiver {
             limit,
         } = skipped;
         tracing::debug!(length, limit, "message too long, skipped");
+        self.shared.recorder.skipped(length);
         let what = BadAnswer::TooLarge { limit, length };
         match classify(head, tail) {
             UnreadableKind::Answers(ids) => self.fail(&ids, what),
@@ -313,6 +315,7 @@ impl Inbound for Receiver {
     }
 
     fn failed(&self, request: u64, failure: SendFailure) {
+        self.shared.recorder.failed(request);
         self.settle(request, Err(RequestError::Send(failure)));
     }
 

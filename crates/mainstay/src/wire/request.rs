@@ -15,9 +15,8 @@ use super::failure::{RequestError, TimeoutKind};
 use super::options::IdlePause;
 use super::peer::PeerShared;
 use super::pending::RequestResult;
-use super::write;
 use crate::deadline;
-use crate::transport::{End, Frame, NotQueued, Purpose};
+use crate::transport::{End, Frame, NotQueued};
 
 /// A request that is in the table; dropping it abandons the request.
 pub(super) struct RequestInFlight<'a> {
@@ -101,13 +100,9 @@ impl<'a> RequestInFlight<'a> {
     fn abandon(&mut self, reason: &str) -> Option<bool> {
         let waiting = self.shared.pending.take(self.id)?;
         self.ended = true;
-        let sent = waiting.withdraw() != Outcome::NotSent;
-        self.shared.outbound.withdraw(self.id);
-        if sent && self.cancellable {
-            self.shared.pending.tell();
-            let frame = Frame::new(write::cancelled(self.id, reason), Purpose::Cancel { id: self.id });
-            self.shared.send_or_drop(frame);
-        }
+        let sent = self
+            .shared
+            .withdraw(self.id, &waiting, self.cancellable.then_some(reason));
         Some(sent)
     }
 }

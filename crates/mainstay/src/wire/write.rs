@@ -8,6 +8,9 @@ use super::params::MetaEntries;
 use super::raw::RawJson;
 use super::rpc_error::RpcError;
 
+/// What tells the far side that an answer is not wanted.
+pub(super) const CANCELLED: &str = "notifications/cancelled";
+
 /// What an envelope adds to method and payload, at most.
 const ENVELOPE: usize = 80;
 
@@ -137,7 +140,7 @@ pub fn response_in_pieces(id: &RawJson, result: &Result<RawJson, RpcError>) -> [
 pub(super) fn cancelled(request: u64, reason: &str) -> Bytes {
     let reason = RawJson::from_value(reason).expect("a string can be written");
     let params = RawJson::assembled(format!("{{\"requestId\":{request},\"reason\":{reason}}}").into());
-    notification("notifications/cancelled", Some(&params))
+    notification(CANCELLED, Some(&params))
 }
 
 fn length(raw: &RawJson) -> usize {

@@ -16,6 +16,7 @@ mod large;
 mod losing;
 mod mirrors;
 mod names;
+mod operator;
 mod person;
 mod ping;
 mod repeated;

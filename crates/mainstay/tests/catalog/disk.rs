@@ -95,6 +95,36 @@ async fn a_listing_that_changes_nothing_is_not_written() {
     assert!(fleet.catalog().tool("s__u").is_some());
 }
 
+/// The one thread that may block is kept busy, so that the file is read after the server was listed.
+#[test]
+fn a_stored_catalog_that_is_read_late_does_not_replace_a_listing() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let store = TempDir::new().unwrap();
+        let memory = one_tool("t");
+        seed(&store, &memory).await;
+        *memory.script.lock().unwrap() = Script::new().without_builtin_tools().tool("u");
+
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        tokio::task::spawn_blocking(move || released.recv());
+        let (fleet, server) = start(&store, memory.config("s"));
+        connected(&server).await;
+        assert!(fleet.catalog().tool("s__u").is_some(), "listed");
+        drop(release);
+        // What the file says is posted by the thread that this waits for, and taken before the command.
+        tokio::task::spawn_blocking(|| ()).await.unwrap();
+        memory.set_down(true);
+        server.restart().await.unwrap();
+        let catalog = fleet.catalog();
+        assert!(catalog.tool("s__u").is_some() && catalog.tool("s__t").is_none());
+        fleet.close(LONG).await;
+    });
+}
+
 /// The one thread that may block is kept busy: what needs it waits, and nothing else does.
 #[test]
 fn stored_catalogs_are_read_by_threads_that_may_block_and_a_start_waits_only_a_moment_for_them() {
@@ -209,6 +239,8 @@ async fn a_server_with_another_identity_inherits_no_catalog() {
     stranger.set_down(false);
     connected(&server).await;
     assert!(fleet.catalog().tool("s__u").is_some());
+    fleet.close(LONG).await;
+    assert_eq!(files(&store).len(), 2, "each has a file of its own");
 }
 
 #[tokio::test]
@@ -239,10 +271,10 @@ fn identity_file(store: &TempDir, server: &ServerBuilder<CustomTarget>) -> PathB
 
 /// Counts what is logged as a warning.
 #[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<usize>>);
+pub(crate) struct Warnings(Arc<Mutex<usize>>);
 
 impl Warnings {
-    fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         *self.0.lock().unwrap()
     }
 }

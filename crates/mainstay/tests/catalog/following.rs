@@ -1,11 +1,12 @@
 //! Tasks that are followed: a modern server tells of those it agreed to, on every connection, until they have ended.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mainstay::gateway::ServerExt;
 use mainstay::{CallOptions, Fleet, Server, StateKind, Status};
 use mainstay_testkit::memory::FarSide;
-use mainstay_testkit::{Script, Speaks};
+use mainstay_testkit::{Fault, Rule, Script, Speaks, Step};
 use serde_json::{Value, json};
 
 use crate::support::{LONG, Memory, Notes, connected, fleet_with};
@@ -153,4 +154,16 @@ async fn news_of_a_task_goes_to_the_fleet_s_handler_whoever_calls_meanwhile() {
     say(&side, "one", "working").await;
     notes.told(TOLD, 1).await;
     call.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_ends_every_listen_at_once_is_asked_less_and_less_often() {
+    let ends = Rule::new(Step::Other, Fault::Result(json!({}))).method(LISTEN);
+    let memory = Memory::new(Script::new().speaks(Speaks::Modern).rule(ends));
+    let (_fleet, server) = heard_by(&Notes::answering("{}"), &memory);
+    connected(&server).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let listens = memory.side(1).await.count(LISTEN);
+    // Ten in the first half minute, and then two to four in each minute.
+    assert!((20..60).contains(&listens), "{listens}");
 }

@@ -10,6 +10,7 @@ use mainstay_testkit::memory::FarSide;
 use mainstay_testkit::{Fault, Occurrence, Rule, Script, Step};
 use tokio::time::Instant;
 
+use crate::disk::Warnings;
 use crate::rewrite;
 use crate::support::{LONG, Memory, connected, fleet_of};
 
@@ -81,8 +82,11 @@ async fn a_thousand_subscriptions_are_all_restored_by_a_server_that_takes_20_ms_
 async fn a_subscription_that_a_new_connection_refuses_at_first_is_shown_and_tried_again() {
     let refused = [1, 2].map(|n| on_subscribe(refusal()).occurrence(Occurrence::Nth(n)));
     let (_fleet, server, memory, first) = subscribed(1, refused).await;
+    let began = Instant::now();
     reconnected(&server, &first, |status| status.unrestored == 1).await;
     reconnected(&server, &first, |status| status.unrestored == 0).await;
+    // Not only with the next probe, after 15 s.
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     assert_eq!(asked(&memory.side(2).await, SUBSCRIBE), [uri(0), uri(0), uri(0)]);
 }
 
@@ -90,7 +94,10 @@ async fn a_subscription_that_a_new_connection_refuses_at_first_is_shown_and_trie
 async fn a_subscription_that_is_always_refused_stays_in_the_status_and_is_not_asked_for_without_end() {
     let (_fleet, server, memory, first) = subscribed(1, [on_subscribe(refusal())]).await;
     reconnected(&server, &first, |status| status.unrestored == 1).await;
+    let warnings = Warnings::default();
+    let _listening = tracing::subscriber::set_default(warnings.clone());
     tokio::time::sleep(Duration::from_secs(60 * 60)).await;
+    assert_eq!(warnings.count(), 1, "of the last round");
     let status = server.status();
     assert_eq!((status.state, status.unrestored), (StateKind::Connected, 1));
     let asked = asked(&memory.side(2).await, SUBSCRIBE).len();

@@ -1,6 +1,6 @@
 //! Servers that want a login: no attempt is wasted on them, and whatever may have been the login brings them back.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use mainstay::lifecycle::Cause;
 use mainstay::server::Reason;
@@ -308,4 +308,40 @@ async fn a_stream_that_is_refused_while_a_token_is_renewed_is_asked_for_again() 
     })
     .await;
     assert_eq!(connected(&server).await, generation);
+}
+
+/// The login of a person, after whom another may log in.
+struct PersonalLogin(Mutex<&'static str>);
+
+impl Credentials for PersonalLogin {
+    fn authorization(&self) -> Authorizing<'_> {
+        Box::pin(std::future::ready(Ok(Some(HeaderValue::from_static("Bearer b")))))
+    }
+
+    fn owner(&self) -> Option<String> {
+        Some(self.0.lock().expect("not poisoned").to_string())
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_showed_to_one_person_is_dropped_when_another_logs_in() {
+    let far = serve(Script::new(), HttpScript::new()).await;
+    let login = Arc::new(PersonalLogin(Mutex::new("one")));
+    let (fleet, server) = keep(web_at(&far).credentials(login.clone()));
+    connected(&server).await;
+    far.edit_http(|http| {
+        let methods = ["server/discover", "initialize", "tools/call"];
+        http.rules = methods.map(|method| HttpRule::on(method, unauthorized())).into();
+    });
+    echo(&server).await.expect_err("not let in");
+    let mut starts = asks_for_login(&server).await.starts;
+    for (person, is_shown) in [("one", true), ("two", false)] {
+        *login.0.lock().expect("not poisoned") = person;
+        server.logged_in();
+        let refused = server.wait_until(SOON, |status| {
+            status.starts > starts && status.reason == Some(Reason::AuthRequired)
+        });
+        starts = refused.await.expect("tried, and refused").starts;
+        assert_eq!(!fleet.catalog().tools().is_empty(), is_shown, "{person}");
+    }
 }

@@ -93,6 +93,7 @@ async fn calls_to_a_server_that_throttles_fail_at_once_until_its_time_is_over_an
         assert_eq!(first.outcome(), Outcome::Refused);
         let held = server.wait_until(SOON, |status| status.calls_held_until.is_some());
         let held = held.await.expect("the pause is shown");
+        assert!(held.calls_held_until > Some(SystemTime::now() + Duration::from_secs(200)));
         let error = held.last_error.expect("it says why").message.clone();
         assert!(error.contains("429"), "{error}");
         for _ in 0..5 {

@@ -92,6 +92,8 @@ async fn a_server_that_dies_when_probed_is_started_again_and_spoken_to_in_the_ol
     ];
     assert_eq!(asked, expected);
     assert_eq!(era(&server), Some((Era::Legacy, "2025-11-25".to_owned())));
+    let error = server.status().last_error.expect("it says what happened");
+    assert!(error.message.contains("begins with initialize"), "{error}");
     assert_eq!(
         (server.status().attempt, server.status().starts),
         (1, 2),
@@ -459,12 +461,9 @@ async fn an_error_of_a_handshake_without_an_answer_says_what_was_tried_and_names
         let failed = server
             .wait_until(LONG, |status| status.last_error.is_some())
             .await;
-        failed
-            .expect("it fails")
-            .last_error
-            .expect("it says why")
-            .message
-            .clone()
+        let error = failed.expect("it fails").last_error.expect("it says why");
+        assert_eq!(error.searched, None, "no program was searched for");
+        error.message.clone()
     };
     let mute = || Script::new().on(Step::Start, Fault::Deaf);
     let dies = Script::new().on(Step::Discover, Fault::Exit(1));

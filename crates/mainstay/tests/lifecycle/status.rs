@@ -101,7 +101,12 @@ async fn the_status_of_a_lost_server_shows_why_and_when_it_is_tried_next() {
     let next = lost.next_retry.expect("planned");
     assert!(next > SystemTime::now() && next < SystemTime::now() + Duration::from_secs(3600));
     let error = lost.last_error.expect("it says why");
-    assert_eq!(error.exit.and_then(|exit| exit.code), Some(3), "{error}");
+    let exit = error.exit.expect("it ended");
+    assert_eq!(exit.code, Some(3), "{error}");
+    assert_eq!(
+        error.message,
+        format!("the server's process ended while starting: {exit}")
+    );
     assert!(
         error.stderr.iter().any(|line| line.contains("all work")),
         "{error:?}"

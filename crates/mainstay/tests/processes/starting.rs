@@ -1,7 +1,7 @@
 //! A server that is slow to start is left alone as long as it gives signs of life, and has no second one beside it.
 
 use std::num::NonZeroU32;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mainstay::server::StartStage;
 use mainstay::{Fleet, Policy, StateKind};
@@ -209,4 +209,22 @@ async fn a_start_that_is_busy_to_the_end_of_its_time_is_said_to_be_busy() {
     assert!(message.contains("still at work (faulty-server)"), "{message}");
     assert!(message.contains("`startup_timeout`"), "{message}");
     assert!(stage.tree().wait_until_gone_async(LONG).await);
+}
+
+#[tokio::test]
+async fn a_server_that_has_read_its_input_and_stays_silent_is_shown_as_unanswered_after_5_s() {
+    let stage = Stage::new();
+    let mute = FaultyServer::new()
+        .on(Step::Discover, Fault::NoAnswer)
+        .on(Step::Initialize, Fault::NoAnswer);
+    let began = Instant::now();
+    let fleet = Fleet::builder().start([stage.server("mute", mute).policy(once()).build().unwrap()]);
+    let server = fleet.server("mute").unwrap();
+    let shown = server.wait_until(LONG, |status| {
+        let start = status.start.as_ref();
+        start.is_some_and(|start| start.stage == StartStage::Unanswered)
+    });
+    assert!(shown.await.is_some(), "{:?}", server.status());
+    assert!(began.elapsed() >= Duration::from_secs(5), "{:?}", began.elapsed());
+    fleet.close(LONG).await;
 }

@@ -59,8 +59,10 @@ pub(crate) fn keep(server: ServerBuilder<impl Into<Target>>) -> (Fleet, Server) 
 }
 
 /// The generation of a connected server.
+///
+/// The pauses before it depend on the generations, which all tests of a process draw from one counter.
 pub(crate) async fn connected(server: &Server) -> u64 {
-    let status = server.wait_connected(SOON).await.expect("connected");
+    let status = server.wait_connected(patience()).await.expect("connected");
     status.generation.expect("a connected server has a generation").0
 }
 

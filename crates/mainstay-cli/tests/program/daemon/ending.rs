@@ -1,22 +1,28 @@
-use std::time::{Duration, Instant};
+use std::fs;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mainstay_testkit::Ledger;
 use mainstay_testkit::procfs::is_alive;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::{Shared, noting, server_pid, wait_until};
+use super::{Shared, noting, server_pid, socket, wait_until};
 
 #[test]
 fn an_idle_daemon_ends_with_nothing_left_behind_and_the_next_bridge_starts_another() {
     let shared = Shared::new();
     let ledger = Ledger::temporary();
-    // Long enough for a bridge to come before it on a busy machine: one that comes later starts a daemon with other times.
-    let short = ["daemon", "start", "--idle", "5s", "--linger", "100ms"];
+    let short = ["daemon", "start", "--idle", "1s", "--linger", "100ms"];
     shared.sandbox.run(&short).exits(0);
+    // A connection that says nothing is a user too. It keeps the daemon until the bridge is there: one that comes too late would start a
+    // daemon with other times.
+    let held = socket(&shared).unwrap();
     let mut host = shared.host(&[], &noting(&ledger));
     let first = server_pid(&mut host);
     let daemon = shared.daemon_pid();
-    std::thread::sleep(Duration::from_secs(6));
+    drop(held);
+    // Longer than the idle time.
+    host.call("sleep_ms", &json!({ "ms": 1500 }));
     assert_eq!(
         shared.daemon_pid(),
         daemon,
@@ -60,9 +66,14 @@ fn a_stopped_daemon_comes_back_when_its_host_asks_and_not_before() {
         !is_alive(i32::try_from(first).unwrap()),
         "its servers have ended with it"
     );
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(shared.status().is_none(), "nothing needs it");
+    // Its bridge has read why it ended. One that would start another one does so at once.
+    for _ in 0..10 {
+        assert!(shared.status().is_none(), "nothing needs it");
+    }
+    let asked = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     assert_ne!(server_pid(&mut host), first);
+    let since = shared.status().unwrap()["since"].as_u64().unwrap();
+    assert!(since >= asked, "it was started for this call");
     shared.sandbox.run(&["daemon", "stop"]).exits(0);
     shared
         .sandbox
@@ -97,5 +108,37 @@ fn answers_that_are_on_their_way_when_the_host_closes_its_side_still_come() {
     let call = host.begin_call("sleep_ms", &json!({ "ms": 200 }));
     host.close_input();
     assert_eq!(host.answer(call)["result"]["content"][0]["text"], "slept");
+    host.leave().exits(0);
+}
+
+#[test]
+fn a_restart_replaces_a_daemon_that_is_frozen_and_its_host_goes_on() {
+    let shared = Shared::new();
+    let ledger = Ledger::temporary();
+    let mut host = shared.host(&[], &noting(&ledger));
+    let first = server_pid(&mut host);
+    let frozen = shared.daemon_pid();
+    let process = Pid::from_raw(frozen).unwrap();
+    kill_process(process, Signal::STOP).unwrap();
+    shared.sandbox.run(&["daemon", "restart"]).exits(0);
+    assert_ne!(shared.daemon_pid(), frozen);
+    assert_ne!(server_pid(&mut host), first);
+    host.leave().exits(0);
+}
+
+#[test]
+fn a_daemon_whose_directory_is_removed_ends_and_leaves_the_next_one_alone() {
+    let shared = Shared::new();
+    let ledger = Ledger::temporary();
+    let mut host = shared.host(&[], &noting(&ledger));
+    let first = server_pid(&mut host);
+    let lost = shared.daemon_pid();
+    fs::remove_dir_all(shared.sandbox.path("run")).unwrap();
+    wait_until("the daemon ends", || !is_alive(lost));
+    let second = server_pid(&mut host);
+    assert_ne!(second, first);
+    wait_until("its server ends", || !is_alive(i32::try_from(first).unwrap()));
+    assert_ne!(shared.daemon_pid(), lost);
+    assert_eq!(server_pid(&mut host), second);
     host.leave().exits(0);
 }

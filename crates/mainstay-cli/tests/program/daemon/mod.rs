@@ -1,7 +1,9 @@
 //! Hosts that share servers through the daemon.
 
+mod chaos;
 mod ending;
 mod killing;
+mod outcomes;
 mod places;
 mod racing;
 mod sharing;

@@ -2,13 +2,14 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use mainstay_testkit::FaultyServer;
 use serde_json::json;
 
-use super::{Shared, server_pid, socket};
+use super::{Shared, server_pid, socket, wait_until};
 use crate::sandbox::MAINSTAY;
 
 fn demo(shared: &Shared) -> crate::sandbox::Ran {
@@ -71,6 +72,34 @@ fn a_directory_that_cannot_be_trusted_is_refused_with_the_remedy() {
     let mut command = shared.sandbox.command(&["connect", "--", "true"]);
     let ran = crate::sandbox::finish(command.env("MAINSTAY_RUNTIME", long).spawn().unwrap());
     ran.exits(1).says("107 are the most").says("MAINSTAY_RUNTIME");
+}
+
+#[test]
+fn what_stands_in_the_place_of_the_daemons_files_is_refused_and_not_touched() {
+    let shared = Shared::new();
+    let other = shared.sandbox.write("other", "precious\n");
+    let run = shared.sandbox.path("run");
+    fs::create_dir(&run).unwrap();
+    fs::set_permissions(&run, fs::Permissions::from_mode(0o700)).unwrap();
+    for (name, is_link, remedy) in [
+        ("daemon.log", true, "it is a link; remove it"),
+        ("daemon.lock", true, "it is a link; remove it"),
+        ("daemon.lock", false, "remove it"),
+        ("daemon.sock", false, "remove it"),
+    ] {
+        let path = run.join(name);
+        match is_link {
+            true => symlink(&other, &path).unwrap(),
+            false => fs::create_dir(&path).unwrap(),
+        }
+        demo(&shared).exits(1).says(name).says(remedy);
+        match is_link {
+            true => fs::remove_file(&path).unwrap(),
+            false => fs::remove_dir(&path).unwrap(),
+        }
+        assert_eq!(fs::read_to_string(&other).unwrap(), "precious\n", "{name}");
+    }
+    demo(&shared).exits(0);
 }
 
 #[test]
@@ -204,7 +233,72 @@ fn a_configuration_with_errors_refuses_only_those_who_need_it() {
         .run(&["connect"])
         .exits(1)
         .says("the daemon's configuration cannot be used")
+        .says("mcp.json:1:3")
         .says("mend it");
+}
+
+#[test]
+fn a_configuration_that_cannot_be_used_at_the_start_is_applied_when_it_is_mended() {
+    for start in [
+        &["daemon", "start"][..],
+        &["connect", "--", MAINSTAY, "demo-server"],
+    ] {
+        let shared = Shared::new();
+        shared.sandbox.write("home/.config/mainstay/mcp.json", "{ half");
+        shared.sandbox.run(start).exits(0);
+        let problem =
+            |document: &serde_json::Value| document.as_str().unwrap_or_default().contains("mcp.json:1:3");
+        assert!(problem(&shared.status().unwrap()["config_problem"]));
+        let status = shared.sandbox.run(&["status", "--json"]).json();
+        assert!(problem(&status["program"]["configuration_problem"]), "{status}");
+        for command in [&["daemon", "status"][..], &["status"]] {
+            shared
+                .sandbox
+                .run(command)
+                .prints("the configuration file is not applied:")
+                .prints("mcp.json:1:3");
+        }
+        // A server with a mistake costs the others nothing, as at a start.
+        shared
+            .sandbox
+            .configure(&json!({ "one": crate::sandbox::good(), "bad": { "command": 7 } }));
+        wait_until("the daemon has read it", || {
+            shared.status().unwrap()["config_problem"].is_null()
+        });
+        let mut one = crate::host::Host::start(&shared.sandbox, &["connect", "one"]);
+        assert!(one.tools().contains(&"echo".to_owned()));
+        // What comes after a good one is refused, and the good one stays.
+        shared.sandbox.write("home/.config/mainstay/mcp.json", "[]");
+        wait_until("the daemon has refused it", || {
+            !shared.status().unwrap()["config_problem"].is_null()
+        });
+        crate::host::Host::start(&shared.sandbox, &["connect", "one"]);
+    }
+}
+
+#[test]
+fn the_bridge_is_a_small_program_and_without_it_mainstay_is_the_bridge_itself() {
+    let shared = Shared::new();
+    let alone = shared.sandbox.write("alone/mainstay", "");
+    fs::copy(MAINSTAY, &alone).unwrap();
+    let whole = Path::new(MAINSTAY).to_owned();
+    for (program, becomes) in [
+        (&whole, whole.with_file_name("mainstay-bridge")),
+        (&alone, alone.clone()),
+    ] {
+        let mut command = shared.sandbox.other(program);
+        command.args(["connect", "--", MAINSTAY, "demo-server"]);
+        let mut host = crate::host::Host::of(&mut command).introduced();
+        let running = fs::read_link(format!("/proc/{}/exe", host.child.id())).unwrap();
+        assert_eq!(running, becomes.canonicalize().unwrap());
+        assert!(host.tools().contains(&"echo".to_owned()));
+        host.leave().exits(0);
+    }
+    // It is no program for a person.
+    let mut bridge = shared.sandbox.other(whole.with_file_name("mainstay-bridge"));
+    crate::sandbox::finish(bridge.spawn().unwrap())
+        .exits(1)
+        .says("run `mainstay connect`");
 }
 
 #[test]
@@ -217,10 +311,6 @@ fn mistakes_on_the_command_line_are_said() {
         .exits(2)
         .says("no value");
     sandbox
-        .run(&["connect", "--env", "NOT_SET", "--", "true"])
-        .exits(2)
-        .says("NOT_SET is not set");
-    sandbox
         .run(&["connect", "--cwd", "/no/such", "--", "true"])
         .exits(2)
         .says("/no/such");
@@ -230,4 +320,8 @@ fn mistakes_on_the_command_line_are_said() {
         .exits(2)
         .says("scheme");
     assert!(shared.status().is_none(), "no daemon was started for these");
+    // The server may do without it, and says so if it cannot.
+    sandbox
+        .run(&["connect", "--env", "NOT_SET", "--", "true"])
+        .says("NOT_SET is not set, and is not passed on");
 }

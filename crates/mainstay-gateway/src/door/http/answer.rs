@@ -24,7 +24,7 @@ use crate::budget::Account;
 use crate::client::{Client, Outbox, RunningRequest};
 use crate::door::outgoing::{OutgoingMessage, RequestAnswer};
 use crate::door::request::ClientRequest;
-use crate::protocol::{HEADER_MISMATCH, MISSING_CAPABILITY, NoId, UNSUPPORTED_VERSION};
+use crate::protocol::{NoId, is_client_error};
 use crate::router::ended;
 
 /// The answer to a POST.
@@ -149,7 +149,7 @@ impl HttpService {
 fn modern_status(result: &Result<RawJson, RpcError>) -> StatusCode {
     match result.as_ref().map_err(RpcError::code) {
         Err(RpcError::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
-        Err(HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION) => StatusCode::BAD_REQUEST,
+        Err(code) if is_client_error(code) => StatusCode::BAD_REQUEST,
         Ok(_) | Err(_) => StatusCode::OK,
     }
 }

@@ -196,18 +196,19 @@ impl HttpDoor {
     }
 
     /// Serves these paths, and what is below them, by another service, behind the same checks of `Host`. It has a token of its
-    /// own, which admits to nothing else, as the tokens of this door do not admit to the service. Web pages may use it only if
-    /// they come from this door itself, or from an [allowed origin](Self::allowed_origin).
+    /// own, which admits to nothing else, as the tokens of this door do not admit to the service. Without one, the service itself
+    /// says who may use it. Web pages may use it only if they come from this door itself, or from an
+    /// [allowed origin](Self::allowed_origin).
     #[must_use]
     pub fn mount(
         mut self,
         paths: &'static [&'static str],
-        token: impl Into<Secret>,
+        token: Option<Secret>,
         service: Arc<dyn HttpMount>,
     ) -> Self {
         self.mount = Some(MountSettings {
             paths,
-            token: token.into(),
+            token,
             service,
         });
         self

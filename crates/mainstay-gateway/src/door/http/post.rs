@@ -54,7 +54,7 @@ impl HttpService {
         let account = self.account(caller, head_timer.connection, headers.get(SESSION));
         let body = read_body(body, self.limits.body, head_timer, &account).await?;
         let is_modern = NamedVersion::of(headers) == NamedVersion::Modern;
-        let request = match Message::read_any(&body).await {
+        let mut request = match Message::read_any(&body).await {
             Message::Request { id, method, params } => ClientRequest::read(id, &method, params).await,
             Message::Notification { method, params } if is_modern => {
                 let principal = Principal::of_connection(caller, head_timer.connection);
@@ -99,6 +99,7 @@ impl HttpService {
             }
             Message::Garbage(what) => return Err(refuse_garbage(what, body.clone()).await),
         };
+        request.meta.read_trace_headers(headers);
         // The request keeps of the body what it needs, for as long as it needs it.
         drop(body);
         let id = request.id.clone();

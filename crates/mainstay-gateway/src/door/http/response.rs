@@ -123,9 +123,9 @@ pub(super) fn json(status: StatusCode, body: ResponseBody) -> Response<ResponseB
     respond(status, "application/json", body)
 }
 
-/// A word of plain text that proxies must not cache.
-pub(super) fn plain(status: StatusCode, word: &'static str) -> Response<ResponseBody> {
-    let body = ResponseBody::Whole(Bytes::from_static(word.as_bytes()));
+/// Plain text that proxies must not cache.
+pub(super) fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<ResponseBody> {
+    let body = ResponseBody::Whole(text.into());
     uncached(respond(status, "text/plain; charset=utf-8", body))
 }
 
@@ -304,10 +304,10 @@ impl From<Spent> for HttpRefusal {
 #[derive(Clone)]
 pub(super) struct RefusalReason(pub(super) String);
 
-/// Logs a refused request, if this response is a refusal.
-pub(super) fn log_refusal(peer: IpAddr, head: &Parts, response: &mut Response<ResponseBody>) {
+/// Logs a refused request; whether this response is a refusal.
+pub(super) fn log_refusal(peer: IpAddr, head: &Parts, response: &mut Response<ResponseBody>) -> bool {
     let Some(RefusalReason(reason)) = response.extensions_mut().remove() else {
-        return;
+        return false;
     };
     tracing::info!(
         target: REFUSED_TARGET,
@@ -318,6 +318,7 @@ pub(super) fn log_refusal(peer: IpAddr, head: &Parts, response: &mut Response<Re
         reason = %clean(&reason),
         "refused"
     );
+    true
 }
 
 /// Logs a message that was refused on stdin.

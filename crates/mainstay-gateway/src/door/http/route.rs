@@ -1,6 +1,7 @@
 //! What the path and the method of a request ask for.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
@@ -65,7 +66,8 @@ impl HttpRoute {
     }
 }
 
-/// What a supervisor or a load balancer asks. The answers need no token, and disclose no name, version or reason.
+/// What a supervisor or a load balancer asks. The answers need no token. A client that may use MCP learns why the gateway is not
+/// ready; to others the answers disclose no name, version or reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HealthProbe {
     /// `/healthz`: does the program answer?
@@ -83,9 +85,10 @@ impl HealthProbe {
         }
     }
 
-    pub(super) fn answer(
+    pub(super) async fn answer(
         self,
         service: &HttpService,
+        peer: IpAddr,
         head: &Parts,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         if head.method != Method::GET && head.method != Method::HEAD {
@@ -94,7 +97,13 @@ impl HealthProbe {
         Ok(match self {
             Self::Liveness => plain(StatusCode::OK, "ok"),
             Self::Readiness if service.is_ready() => plain(StatusCode::OK, "ready"),
-            Self::Readiness => plain(StatusCode::SERVICE_UNAVAILABLE, "not ready"),
+            Self::Readiness => {
+                let mut answer = "not ready".to_owned();
+                if service.may_use_mcp(peer, head).await? {
+                    answer.extend(service.unready().map(|reason| format!("\n{reason}")));
+                }
+                plain(StatusCode::SERVICE_UNAVAILABLE, answer)
+            }
         })
     }
 }

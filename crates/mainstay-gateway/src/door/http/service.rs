@@ -9,6 +9,8 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
+use mainstay::Status;
+use mainstay::gateway::PlainText;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -33,6 +35,10 @@ const SHUTDOWN_RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// When a client may try another token, while too many wrong ones are delayed.
 const TOKEN_RETRY_DELAY: Duration = Duration::from_secs(10);
+
+/// Servers that the answer of a probe names, and characters of each name.
+const UNREADY_LIMIT: usize = 20;
+const UNREADY_NAME_LIMIT: usize = 200;
 
 /// The error code for an unknown session: the client must initialize again.
 const SESSION_NOT_FOUND: i64 = -32001;
@@ -86,7 +92,9 @@ impl HttpService {
         let (head, body) = request.into_parts();
         let access = self.logs_access.then(|| AccessEntry::begin(peer, &head));
         let mut response = self.respond(peer, &head_timer, &head, body).await;
-        log_refusal(peer, &head, &mut response);
+        if log_refusal(peer, &head, &mut response) {
+            self.router.observer.refused(response.status());
+        }
         if self.is_draining() {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
@@ -126,7 +134,7 @@ impl HttpService {
         };
         let mut response = match (preflight(head), probe) {
             (Some(response), _) => response,
-            (None, Some(probe)) => probe.answer(self, head).unwrap_or_else(refuse),
+            (None, Some(probe)) => probe.answer(self, peer, head).await.unwrap_or_else(refuse),
             (None, None) => {
                 let admitted = self.admit(peer, head_timer, head, body).await;
                 admitted.unwrap_or_else(refuse)
@@ -345,6 +353,36 @@ impl HttpService {
         let what = "the gateway is being shut down";
         let refusal = HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, SERVER_UNAVAILABLE, what);
         Err(refusal.retry_after(SHUTDOWN_RETRY_DELAY))
+    }
+
+    /// Whether a probe comes from a client that may use MCP. A probe with a wrong token is refused like any request with one, so that it
+    /// is no way to guess tokens.
+    pub(super) async fn may_use_mcp(&self, peer: IpAddr, head: &Parts) -> Result<bool, HttpRefusal> {
+        match head.headers.contains_key(header::AUTHORIZATION) {
+            true => self.caller(peer, head).await.map(|_| true),
+            false => Ok(self.guard.caller(&head.headers, peer).is_ok()),
+        }
+    }
+
+    /// Why it is not ready, a line for each reason.
+    pub(super) fn unready(&self) -> impl Iterator<Item = String> {
+        let shutdown = self
+            .is_draining()
+            .then(|| "the gateway is being shut down".to_owned());
+        let servers = self.router.fleet().unready();
+        let line = |status: Status| {
+            let name = PlainText::line(&status.server)
+                .cut(UNREADY_NAME_LIMIT)
+                .into_string();
+            match (&status.last_error, status.reason) {
+                (Some(failure), _) => format!("{name}: {}: {}", status.state, failure.message),
+                (None, Some(reason)) => format!("{name}: {} ({})", status.state, reason.as_str()),
+                (None, None) => format!("{name}: {}", status.state),
+            }
+        };
+        shutdown
+            .into_iter()
+            .chain(servers.into_iter().take(UNREADY_LIMIT).map(line))
     }
 
     pub(super) fn is_ready(&self) -> bool {

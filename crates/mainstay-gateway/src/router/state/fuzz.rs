@@ -6,14 +6,14 @@ use std::time::Duration;
 use mainstay::gateway::message::RawJson;
 use serde_json::Value;
 
-use super::{CheckedState, StatePurpose, StateSigner, UncheckedState, canonical_member};
+use super::{CheckedState, OwnStateKey, StatePurpose, StateSigner, UncheckedState, canonical_member};
 
 const LIFETIME: Duration = Duration::from_secs(3600);
 
 /// Checks any text, and a signed state after any edits; and compares requests whose members are the input.
 pub fn request_state(input: &[u8]) {
     static SIGNER: OnceLock<StateSigner> = OnceLock::new();
-    let signer = SIGNER.get_or_init(StateSigner::new);
+    let signer = SIGNER.get_or_init(|| StateSigner::new(OwnStateKey::draw()));
     let purpose = StatePurpose([7; 32]);
     let check = |state: &str, purpose| match UncheckedState::read(state) {
         Some(state) => signer.check(&state, purpose),

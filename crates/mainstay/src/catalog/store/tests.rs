@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
-use super::{MAX_FILE_BYTES, Store, StoreError, Stored};
+use super::{CatalogDirectory, CatalogStore as _, MAX_FILE_BYTES, StoreError, Stored};
 use crate::catalog::fixtures::{ODD_TOOL, catalog, listings, prompt, raw, resource, template, tool};
 use crate::catalog::{
     About, CacheScope, Caching, Freshness, Item, ItemList, Kind, PreparedOffers, Publisher, ServerCatalog,
@@ -15,9 +15,9 @@ use crate::catalog::{
 
 const IDENTITY: &str = "0123456789abcdef";
 
-fn store() -> (TempDir, Store) {
+fn store() -> (TempDir, CatalogDirectory) {
     let dir = TempDir::new().unwrap();
-    let store = Store::open(dir.path().join("a/b")).unwrap();
+    let store = CatalogDirectory::open(dir.path().join("a/b")).unwrap();
     (dir, store)
 }
 
@@ -35,7 +35,7 @@ fn small() -> Stored {
     stored(catalog("s", &[tool("a")]))
 }
 
-fn file_of(store: &Store) -> PathBuf {
+fn file_of(store: &CatalogDirectory) -> PathBuf {
     store.path(IDENTITY).unwrap()
 }
 
@@ -217,7 +217,10 @@ fn a_private_catalog_is_not_stored_where_others_can_look_and_takes_the_older_one
 #[test]
 fn a_private_catalog_that_others_can_read_by_now_is_removed_unread() {
     let (_dir, store) = store();
-    for open in [|store: &Store| file_of(store), |store: &Store| store.dir.clone()] {
+    for open in [
+        |store: &CatalogDirectory| file_of(store),
+        |store: &CatalogDirectory| store.dir.clone(),
+    ] {
         store.save(&private()).unwrap();
         open_to_others(&open(&store), 0o755);
         assert!(store.load(IDENTITY).unwrap().is_none());

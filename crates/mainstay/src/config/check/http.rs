@@ -206,7 +206,7 @@ fn file_flaw(
     Some(SettingProblem::error(key, problem))
 }
 
-/// Whoever listens on the way can read what a credential is sent in without encryption.
+/// Without encryption, anyone on the network path can read a credential.
 fn clear_text(target: &HttpTarget, url: &Url, problems: &mut Vec<SettingProblem>) {
     let names = target.headers.iter().map(|(name, _)| name);
     let sends_credential = has_token(target) || names.into_iter().any(|name| is_credential(name));

@@ -1,10 +1,9 @@
 //! A whole configuration, read from a file or a text.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use super::bounded::read_at_most;
 use super::error::ConfigError;
 use super::files_read::FilesRead;
 use super::host::Host;
@@ -135,11 +134,7 @@ fn read_bounded(file: &Path) -> Result<Vec<u8>, ConfigError> {
             ConfigError::Unreadable { path, source }
         }
     };
-    let mut bytes = Vec::new();
-    let one_too_many = MAX_FILE_BYTES as u64 + 1;
-    File::open(file)
-        .and_then(|opened| opened.take(one_too_many).read_to_end(&mut bytes))
-        .map_err(unreadable)?;
+    let bytes = read_at_most(file, MAX_FILE_BYTES as u64 + 1).map_err(unreadable)?;
     if bytes.len() > MAX_FILE_BYTES {
         return Err(ConfigError::TooLarge {
             path: file.to_owned(),

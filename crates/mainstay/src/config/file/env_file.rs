@@ -3,9 +3,10 @@
 //! Values may be in single quotes (taken as they are) or in double quotes (with `\n`, `\t`, `\"` and `\\`), and go on over
 //! several lines inside of them. `export` before a name and `#` comments are passed over. No variable is expanded.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
+
+use super::bounded::read_at_most;
 
 /// The largest file of variables that is read; Linux passes no larger environment to a program.
 pub(super) const MAX_ENV_FILE_BYTES: usize = 1024 * 1024;
@@ -27,11 +28,7 @@ pub(super) enum ReadError {
 
 /// Reads a text file of at most so many bytes.
 pub(super) fn read_text(path: &Path, limit: usize) -> Result<String, ReadError> {
-    let mut bytes = Vec::new();
-    let one_too_many = limit as u64 + 1;
-    File::open(path)
-        .and_then(|file| file.take(one_too_many).read_to_end(&mut bytes))
-        .map_err(ReadError::Unreadable)?;
+    let bytes = read_at_most(path, limit as u64 + 1).map_err(ReadError::Unreadable)?;
     if bytes.len() > limit {
         return Err(ReadError::TooLarge);
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::config::problem::{Position, Problem, ProblemText, SettingProblem, Severity};
 
-/// How many problems of one file are kept. Nobody reads more, and a hostile file could hold millions.
+/// How many problems of one file are kept. A person reads no more, and a hostile file could hold millions.
 pub(super) const MAX_PROBLEMS: usize = 200;
 
 /// The problems of one file. Whatever is said between two `begin`s concerns one server.

@@ -10,12 +10,13 @@ use http::HeaderValue;
 use tokio::sync::watch;
 
 use super::challenge::Challenge;
+use super::pending_login::BeginningLogin;
 use crate::config::ServerConfig;
 
 /// The value of an `Authorization` header, being looked up.
 pub type Authorizing<'a> = Pin<Box<dyn Future<Output = io::Result<Option<HeaderValue>>> + Send + 'a>>;
 
-/// A change of a credential, being waited for.
+/// Completes when a credential changes.
 pub type Changing<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// The handling of a refusal.
@@ -52,7 +53,7 @@ pub trait Credentials: Send + Sync + 'static {
 
     /// Names the login that the credential belongs to. Catalogs on disk are kept apart by it, so that a person never
     /// sees what a server showed to another one. It may read a small file. The default is `None`: the provider
-    /// serves one person, or nobody knows.
+    /// serves one person, or the owner is unknown.
     fn owner(&self) -> Option<String> {
         None
     }
@@ -61,6 +62,13 @@ pub trait Credentials: Send + Sync + 'static {
     /// a login. The default never does: such a server waits for [`Server::logged_in`](crate::Server::logged_in).
     fn changed(&self) -> Changing<'_> {
         Box::pin(std::future::pending())
+    }
+
+    /// Begins a login with a person, up to where the person is needed. The default is `None`: there is nothing to log in to.
+    ///
+    /// Cancel safety: dropping the future gives the login up.
+    fn login(&self) -> Option<BeginningLogin<'_>> {
+        None
     }
 }
 

@@ -20,6 +20,7 @@ mod config_error;
 mod credentials;
 mod failure;
 mod param_headers;
+mod pending_login;
 
 pub use challenge::Challenge;
 #[cfg(feature = "http")]
@@ -35,6 +36,9 @@ pub use credentials::{
 };
 pub use failure::{HttpFailure, HttpStage};
 pub use param_headers::ParamHeaders;
+pub use pending_login::{
+    BeginningLogin, FinishingLogin, LoginSummary, PastingAddress, PendingLogin, ServerLoginError,
+};
 
 pub(crate) use backoff::ReconnectBackoff;
 #[cfg(feature = "http")]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
+use crate::large::INLINE_LIMIT;
 use crate::transport::Limits;
 use crate::wire::failure::TimeoutKind;
 use far::{Far, Log, collect, connect, connect_with, raw, within};
@@ -92,14 +93,18 @@ async fn an_id_that_came_back_as_a_string_is_recognised() {
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_is_taken_message_by_message() {
-    let (peer, mut far, log) = connect();
-    let (first, second, ()) = tokio::join!(
-        peer.request("a", None, within(10)),
-        peer.request("b", None, within(10)),
-        far.write(r#"[{"id":2,"result":2}, {"method":"n"}, {"id":1,"result":1}]"#)
-    );
-    assert_eq!((first.unwrap().as_str(), second.unwrap().as_str()), ("1", "2"));
-    assert_eq!(log.take(), ["n"]);
+    for spaces in [0, INLINE_LIMIT] {
+        let spaces = " ".repeat(spaces);
+        let batch = format!(r#"[{{"id":2,"result":2}}, {spaces}{{"method":"n"}}, {{"id":1,"result":1}}]"#);
+        let (peer, mut far, log) = connect();
+        let (first, second, ()) = tokio::join!(
+            peer.request("a", None, within(10)),
+            peer.request("b", None, within(10)),
+            far.write(&batch)
+        );
+        assert_eq!((first.unwrap().as_str(), second.unwrap().as_str()), ("1", "2"));
+        assert_eq!(log.take(), ["n"]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -339,7 +344,11 @@ async fn requests_of_many_tasks_each_get_their_own_answer() {
 #[tokio::test(start_paused = true)]
 async fn one_request_may_fail_by_itself() {
     let (transport, inbound) = far::Unconnected::new();
-    let peer = Peer::start(Box::new(transport), Arc::new(Log::default()));
+    let peer = Peer::start(
+        Box::new(transport),
+        Arc::new(Log::default()),
+        ConnectionRecorder::default(),
+    );
     let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), async {
         let error = std::io::Error::other("refused");
         let failure = crate::transport::SendFailure::new(Outcome::Refused, error);

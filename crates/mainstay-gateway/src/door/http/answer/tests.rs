@@ -20,7 +20,7 @@ use crate::isolation::{Isolated, IsolationLimits};
 use crate::principal::Principal;
 use crate::router::tasks::ClientTasks;
 use crate::scope::Scope;
-use crate::sessions::DoorKind;
+use crate::sessions::{DoorKind, SessionNotes};
 
 const BOTH: Accepts = Accepts {
     json: true,
@@ -42,7 +42,7 @@ fn session() -> SessionUse {
         &none_isolated,
         &ClientTasks::new(false),
         None,
-        DoorKind::Http,
+        SessionNotes::new(DoorKind::Http, Arc::default()),
     );
     let caller = HttpCaller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
     SessionUse::new(HttpSession::new(

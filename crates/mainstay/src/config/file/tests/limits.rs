@@ -164,6 +164,20 @@ fn a_file_without_an_end_is_given_up_at_the_limit() {
     ));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_pipe_without_a_writer_is_empty_and_does_not_hang() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    assert!(matches!(
+        Configuration::load(&pipe),
+        Err(ConfigError::Empty { .. })
+    ));
+}
+
 #[test]
 fn the_problems_are_bounded_but_no_bad_server_slips_through() {
     let many: Vec<String> = (0..5000)

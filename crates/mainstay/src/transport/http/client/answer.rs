@@ -59,7 +59,7 @@ pub(super) fn lacks_method(answer: &Bytes) -> bool {
     failed.is_ok_and(|failed| failed.error.code == RpcError::METHOD_NOT_FOUND)
 }
 
-/// The two ways in which nearly all servers write an answer are told without reading the whole of it.
+/// Recognizes the two forms in which nearly all servers write an answer without reading all of it.
 fn is_plainly_answer(text: &[u8], id: u64) -> bool {
     let after_id = text
         .strip_prefix(format!(r#"{{"jsonrpc":"2.0","id":{id},"#).as_bytes())

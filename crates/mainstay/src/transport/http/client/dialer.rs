@@ -62,7 +62,7 @@ pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 pub(super) struct Dialer {
     origin: Uri,
     route: Route,
-    /// What a proxy is told of its client.
+    /// The headers that identify this client to a proxy.
     user_agent: Option<HeaderValue>,
     address_check: Option<AddressCheck>,
 }

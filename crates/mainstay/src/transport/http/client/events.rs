@@ -18,7 +18,7 @@ pub(in crate::transport) struct SseEvent {
     pub(in crate::transport) kind: String,
     /// The data; `None` when it has none at all.
     pub(in crate::transport) data: Option<Bytes>,
-    /// How long to wait before the stream is asked for again.
+    /// How long to wait before the stream is requested again.
     pub(in crate::transport) retry: Option<Duration>,
 }
 

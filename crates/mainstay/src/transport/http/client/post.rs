@@ -22,7 +22,7 @@ use crate::transport::receiving::deliver;
 use crate::transport::{Frame, Turn};
 use crate::wire::Outcome;
 
-/// How long the end of a stream is waited for whose answer has come. It mostly comes with it, and the connection can be used
+/// How long to wait for the end of a stream after its answer. The end mostly comes with the answer, and the connection can be used
 /// again; a server that leaves its streams open costs a connection for each.
 const STREAM_END_GRACE: Duration = Duration::from_millis(100);
 
@@ -68,7 +68,7 @@ pub(super) async fn ask<'a>(
     let limit = transport.endpoint.options.first_byte_timeout;
     let mut response = transport.send(request, limit).await?;
     if let Some(refusal) = Head::credential_refusal(&response, shown.as_ref())
-        && let Some(again) = Box::pin(renewed(transport, frame, &refusal)).await
+        && let Some(again) = Box::pin(renewed(transport, frame, &refusal)).await?
     {
         response = transport.send(again, limit).await?;
     }
@@ -88,7 +88,11 @@ pub(super) async fn ask<'a>(
     }
 }
 
-async fn renewed(transport: &StreamableHttp, frame: &Frame, refusal: &CredentialRefusal) -> Option<Outgoing> {
+async fn renewed(
+    transport: &StreamableHttp,
+    frame: &Frame,
+    refusal: &CredentialRefusal,
+) -> Result<Option<Outgoing>, Refusal> {
     let headers = transport.body_headers(frame.bytes()).await;
     transport.renewed(frame, headers, refusal).await
 }

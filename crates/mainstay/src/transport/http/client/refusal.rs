@@ -52,6 +52,11 @@ impl Refusal {
         Self::new(Outcome::Unknown, failure)
     }
 
+    /// The server refused the credential, and the provider has no other one for now.
+    pub(in crate::transport) fn no_credential(failure: HttpFailure) -> Self {
+        Self::new(Outcome::Refused, failure)
+    }
+
     /// The server does not know the session, so it has done nothing in it.
     pub(in crate::transport) fn session_lost(status: u16) -> Self {
         Self::new(Outcome::Refused, HttpFailure::SessionLost { status })

@@ -178,7 +178,7 @@ impl StreamableHttp {
             let mut response = self.send(request, Some(ACCEPT_TIMEOUT)).await?;
             if let Some(refusal) = Head::credential_refusal(&response, shown.as_ref()) {
                 let headers = self.body_headers(frame.bytes()).await.of_notification();
-                if let Some(again) = Box::pin(self.renewed(frame, headers, &refusal)).await {
+                if let Some(again) = Box::pin(self.renewed(frame, headers, &refusal)).await? {
                     response = self.send(again, Some(ACCEPT_TIMEOUT)).await?;
                 }
             }
@@ -226,16 +226,19 @@ impl StreamableHttp {
 
     /// The same request with another credential than the refused one, if there is one by now. The provider learns of the
     /// refusal first and may renew the credential. A server that refuses a credential has done nothing of what it
-    /// was asked, so the request may be sent again.
+    /// was asked, so the request may be sent again. A provider that cannot renew its credential for now is the reason of the
+    /// failure: no login is needed.
     pub(super) async fn renewed(
         &self,
         frame: &Frame,
         headers: BodyHeaders,
         refusal: &CredentialRefusal,
-    ) -> Option<Outgoing> {
+    ) -> Result<Option<Outgoing>, Refusal> {
         self.endpoint.report_refusal(refusal).await;
-        let request = self.post(frame.bytes(), headers).await.ok()?;
-        (request.credential() != refusal.authorization.as_ref()).then_some(request)
+        let request = self.post(frame.bytes(), headers).await;
+        let request = request.map_err(Refusal::no_credential)?;
+        let is_other = request.credential() != refusal.authorization.as_ref();
+        Ok(is_other.then_some(request))
     }
 
     /// Sends a request and waits for the head of its answer.

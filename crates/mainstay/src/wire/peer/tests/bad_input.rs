@@ -236,6 +236,26 @@ async fn an_error_without_an_id_is_not_for_a_standing_request_that_was_read() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_error_without_an_id_may_be_for_a_standing_request_that_was_not_read_yet() {
+    let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}"#;
+    let (peer, mut far, _log) = connect();
+    let mut standing = pin!(peer.request("listen", None, within(100).standing()));
+    let called = async {
+        let (answer, ()) = tokio::join!(peer.request("call", None, within(10)), async {
+            far.write(error).await;
+            far.answer(2, "{}").await;
+        });
+        answer
+    };
+    let answer = tokio::select! {
+        biased;
+        ended = &mut standing => panic!("the standing request ended: {ended:?}"),
+        answer = called => answer,
+    };
+    assert!(answer.is_ok(), "{answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_byte_order_mark_and_a_missing_last_line_break_lose_no_answer() {
     let (peer, mut far, _log) = connect();
     let (first, second, ()) = tokio::join!(
@@ -397,7 +417,11 @@ async fn answers_to_nothing_are_counted_and_no_more() {
 #[tokio::test(start_paused = true)]
 async fn a_program_that_is_no_server_is_not_listened_to_for_ever() {
     let (transport, inbound) = far::Unconnected::new();
-    let peer = Peer::start(Box::new(transport), Arc::new(Log::default()));
+    let peer = Peer::start(
+        Box::new(transport),
+        Arc::new(Log::default()),
+        ConnectionRecorder::default(),
+    );
     let inbound = inbound.get().unwrap();
     let mut lines = 0;
     while peer.0.0.ended.borrow().is_none() {

@@ -9,6 +9,7 @@ use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split,
 };
 
+use crate::recorder::ConnectionRecorder;
 use crate::transport::{Frame, Inbound, Limits, Lines, NotQueued, Outbound, Sending, Transport};
 use crate::wire::progress::ProgressSink;
 use crate::wire::{Handler, MessageOrigin, Peer, RawJson, RequestOptions, RpcError};
@@ -30,7 +31,11 @@ pub(super) fn connect_with(limits: Limits, holds: usize) -> (Peer, Far, Arc<Log>
     let (near, far) = duplex(holds);
     let (reader, writer) = split(near);
     let log = Arc::new(Log::default());
-    let peer = Peer::start(Box::new(Lines::new(reader, writer, limits)), log.clone());
+    let peer = Peer::start(
+        Box::new(Lines::new(reader, writer, limits)),
+        log.clone(),
+        ConnectionRecorder::default(),
+    );
     let (reader, writer) = split(far);
     let far = Far {
         reader: BufReader::new(reader),

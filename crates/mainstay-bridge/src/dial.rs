@@ -1,0 +1,206 @@
+//! Connects to the daemon, and starts one if there is none.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use crate::hello::{HelloReply, LINE_LIMIT, PROTOCOL, VERSION};
+use crate::launch::{DaemonStart, LaunchError, Launcher};
+use crate::lock::{is_held, noted_pid};
+use crate::runtime_dir::RuntimeDirectory;
+use crate::socket::connect;
+use crate::wait::wait_readable;
+
+/// How long all tries together may take. A daemon that is being replaced lets calls finish first.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(45);
+/// How long the daemon may take to answer the first line.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a daemon may take to start: it may have to wait for the end of another one.
+const START_TIMEOUT: Duration = Duration::from_secs(40);
+/// Daemons that one search starts. One that ends before it is ready may have been killed; several have another reason.
+const START_LIMIT: u32 = 3;
+/// The pause after the first try that failed; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(4);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// How a daemon is reached.
+pub struct DaemonDialer {
+    directory: RuntimeDirectory,
+    launcher: Launcher,
+}
+
+/// Why a bridge is not connected.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The daemon refused.
+    #[error("{0}")]
+    Refused(String),
+    /// No daemon could be started.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// The socket cannot be used.
+    #[error("cannot connect to the daemon at `{socket}` ({source}): run `mainstay daemon restart`")]
+    Socket {
+        /// The socket.
+        socket: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The daemon accepted the connection and did not answer.
+    #[error(
+        "the daemon does not answer{}: run `mainstay daemon restart`, or end that process",
+        pid.map_or_else(String::new, |pid| format!(" (process {pid})"))
+    )]
+    Silent {
+        /// Its process, if it noted it.
+        pid: Option<u32>,
+    },
+}
+
+/// A connection that the daemon has accepted.
+pub(crate) struct Dialed {
+    pub(crate) stream: UnixStream,
+    pub(crate) reply: HelloReply,
+}
+
+/// Why one try failed.
+enum TryError {
+    /// There is no daemon.
+    NoDaemon,
+    /// The daemon was about to end, or has too many connections: it may be different in a moment.
+    Again(io::Error),
+    Final(ConnectError),
+}
+
+impl DaemonDialer {
+    /// Reaches the daemon of this directory, and starts one like this if there is none.
+    pub fn new(directory: RuntimeDirectory, launcher: Launcher) -> Self {
+        Self { directory, launcher }
+    }
+
+    /// Connects, and sends this first line. Tries again until a daemon answers or the time is over.
+    pub(crate) fn dial(&self, hello: &[u8]) -> Result<Dialed, ConnectError> {
+        let deadline = Instant::now() + CONNECT_TIMEOUT;
+        let mut pause = FIRST_PAUSE;
+        let mut starts = 0;
+        loop {
+            let failed = match dial_once(&self.directory, hello) {
+                Ok(dialed) => return Ok(dialed),
+                Err(TryError::Final(error)) => return Err(error),
+                // A daemon is about to start: one process more would only end again.
+                Err(TryError::NoDaemon) if is_held(&self.directory.start_lock()) => None,
+                Err(TryError::NoDaemon) => {
+                    starts += 1;
+                    match self.launcher.start(&self.directory, START_TIMEOUT) {
+                        Ok(DaemonStart::Ready) => continue,
+                        Ok(DaemonStart::Running) => None,
+                        Err(error @ LaunchError::Ended { .. }) if starts < START_LIMIT => Some(error.into()),
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Err(TryError::Again(source)) => Some(ConnectError::Socket {
+                    socket: self.directory.socket().display().to_string(),
+                    source,
+                }),
+            };
+            if Instant::now() >= deadline {
+                return Err(failed.unwrap_or(ConnectError::Silent {
+                    pid: noted_pid(&self.directory.lock()),
+                }));
+            }
+            std::thread::sleep(jittered(pause));
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+/// Connects to the daemon that runs; `None` if there is none.
+pub(crate) fn dial_running(
+    directory: &RuntimeDirectory,
+    hello: &[u8],
+) -> Result<Option<Dialed>, ConnectError> {
+    match dial_once(directory, hello) {
+        Ok(dialed) => Ok(Some(dialed)),
+        Err(TryError::NoDaemon) => Ok(None),
+        Err(TryError::Final(error)) => Err(error),
+        Err(TryError::Again(source)) => Err(ConnectError::Socket {
+            socket: directory.socket().display().to_string(),
+            source,
+        }),
+    }
+}
+
+fn dial_once(directory: &RuntimeDirectory, hello: &[u8]) -> Result<Dialed, TryError> {
+    let socket = directory.socket();
+    let mut stream = connect(&socket).map_err(|error| match error.kind() {
+        // A socket that a dead daemon left refuses.
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => TryError::NoDaemon,
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => TryError::Again(error),
+        _ => TryError::Final(ConnectError::Socket {
+            socket: socket.display().to_string(),
+            source: error,
+        }),
+    })?;
+    send_hello(&mut stream, hello).map_err(TryError::Again)?;
+    let Some(line) = read_line(&mut stream, REPLY_TIMEOUT).map_err(TryError::Again)? else {
+        let pid = noted_pid(&directory.lock());
+        return Err(TryError::Final(ConnectError::Silent { pid }));
+    };
+    let reply: HelloReply = serde_json::from_slice(&line).map_err(|_| {
+        let what = format!(
+            "the daemon answers in a way that version {VERSION} of this program does not understand: run `mainstay daemon restart`"
+        );
+        TryError::Final(ConnectError::Refused(what))
+    })?;
+    if let Some(refusal) = &reply.error {
+        return Err(TryError::Final(ConnectError::Refused(refusal.to_string())));
+    }
+    if reply.mainstay != PROTOCOL {
+        let what = format!(
+            "the daemon is of version {} and speaks another protocol than version {VERSION} of this program: run `mainstay daemon restart`",
+            reply.version
+        );
+        return Err(TryError::Final(ConnectError::Refused(what)));
+    }
+    Ok(Dialed { stream, reply })
+}
+
+/// Sends the first line. A daemon that is stopped does not read it, and a long one does not fit into the socket.
+fn send_hello(stream: &mut UnixStream, hello: &[u8]) -> io::Result<()> {
+    stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
+    stream.write_all(hello)?;
+    stream.set_write_timeout(None)
+}
+
+/// Reads one line, byte by byte at its end so that nothing after it is taken; `None` if it does not come in time.
+fn read_line(stream: &mut UnixStream, within: Duration) -> io::Result<Option<Vec<u8>>> {
+    let deadline = Instant::now() + within;
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while line.len() < LINE_LIMIT {
+        let Some(left) = deadline.checked_duration_since(Instant::now()) else {
+            return Ok(None);
+        };
+        if !wait_readable(stream, left)? {
+            return Ok(None);
+        }
+        // The line is short, and read once for each connection.
+        if stream.read(&mut byte)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if byte[0] == b'\n' {
+            return Ok(Some(line));
+        }
+        line.push(byte[0]);
+    }
+    Err(io::ErrorKind::InvalidData.into())
+}
+
+/// A pause between half and all of this, different for each process.
+fn jittered(pause: Duration) -> Duration {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let nanos = now.map_or(0, |now| now.subsec_nanos());
+    let seed = nanos.wrapping_mul(2_654_435_761).wrapping_add(std::process::id());
+    pause.mul_f64(0.5 + f64::from(seed % 1000) / 2000.0)
+}

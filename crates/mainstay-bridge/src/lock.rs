@@ -1,0 +1,134 @@
+//! Locks on files: held by an open description of the file, so that the system releases them however a process ends.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::launch::no_follow;
+
+/// A lock that this process holds. When it is dropped, the file is removed and the lock released.
+pub struct LockFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl LockFile {
+    /// Takes the lock; `None` if another process holds it.
+    pub fn try_acquire(path: &Path) -> io::Result<Option<Self>> {
+        loop {
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .custom_flags(no_follow())
+                .open(path)?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+            // The last holder may have removed the file between the two calls. A lock on a removed file keeps no process away.
+            if is_at(&file, path)? {
+                let path = path.to_owned();
+                return Ok(Some(Self { file, path }));
+            }
+        }
+    }
+
+    /// Writes the number of this process into the file, for messages.
+    pub fn note_pid(&mut self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        writeln!(self.file, "{}", std::process::id())
+    }
+}
+
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        // Still locked: no other process can have taken it as its own. If the directory was replaced, the file there is another's.
+        if is_at(&self.file, &self.path).unwrap_or(false) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The number of the process that holds the lock, as that process noted it.
+pub fn noted_pid(path: &Path) -> Option<u32> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// Whether another process holds the lock now.
+pub fn is_held(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    // Released at once, when the file is closed. A process that tries to lock it at this moment finds it taken, and its
+    // starter tries again.
+    matches!(
+        flock(&file, FlockOperation::NonBlockingLockShared),
+        Err(Errno::WOULDBLOCK)
+    )
+}
+
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let locked = file.metadata()?;
+    match fs::symlink_metadata(path) {
+        Ok(found) => Ok((found.dev(), found.ino()) == (locked.dev(), locked.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_holds_it_and_the_file_goes_with_the_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let mut first = LockFile::try_acquire(&path).unwrap().expect("it is free");
+        first.note_pid().unwrap();
+        assert_eq!(noted_pid(&path), Some(std::process::id()));
+        assert!(LockFile::try_acquire(&path).unwrap().is_none());
+        assert!(is_held(&path));
+        drop(first);
+        assert!(!is_held(&path));
+        assert!(!path.exists());
+        LockFile::try_acquire(&path).unwrap().expect("it is free again");
+    }
+
+    #[test]
+    fn a_file_that_a_dead_process_left_is_no_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        fs::write(&path, "1\n").unwrap();
+        LockFile::try_acquire(&path).unwrap().expect("it is free");
+    }
+
+    #[test]
+    fn threads_that_take_it_in_turn_never_hold_it_together() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let (holders, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        if let Some(held) = LockFile::try_acquire(&path).unwrap() {
+                            most.fetch_max(holders.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                            std::thread::yield_now();
+                            holders.fetch_sub(1, Ordering::SeqCst);
+                            drop(held);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(most.into_inner(), 1);
+    }
+}

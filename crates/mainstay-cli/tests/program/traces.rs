@@ -1,0 +1,261 @@
+//! Traces: one from a client through Mainstay into a server, decoded by OpenTelemetry's own definitions; and receivers that are down or hang.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mainstay_partner::traced_python;
+use mainstay_testkit::{FaultyServer, Ledger};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::sandbox::{Sandbox, good};
+use crate::serving::{LONG, Serving, Visitor};
+
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/traces");
+
+/// A real receiver; it ends when this is dropped.
+struct TraceReceiver {
+    child: Child,
+    url: String,
+    lines: Receiver<String>,
+}
+
+impl Drop for TraceReceiver {
+    fn drop(&mut self) {
+        let _gone_already = self.child.kill();
+        let _reaped_already = self.child.wait();
+    }
+}
+
+impl TraceReceiver {
+    fn start(python: &PathBuf, arguments: &[&str]) -> Self {
+        let mut command = Command::new(python);
+        let command = command.arg(format!("{SCRIPTS}/receiver.py")).args(arguments);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            output
+                .lines()
+                .map_while(Result::ok)
+                .for_each(|line| drop(sender.send(line)));
+        });
+        let url = lines.recv_timeout(LONG).expect("its address");
+        Self { child, url, lines }
+    }
+
+    fn next(&self) -> Value {
+        let line = self.lines.recv_timeout(LONG).expect("a span in time");
+        serde_json::from_str(&line).expect("JSON")
+    }
+
+    /// The spans that come until all of these are there, in that order.
+    fn spans<const N: usize>(&self, wanted: [(&str, &str); N]) -> [Value; N] {
+        let mut found: [Option<Value>; N] = std::array::from_fn(|_| None);
+        while found.iter().any(Option::is_none) {
+            let span = self.next();
+            let is = |(service, name): &(&str, &str)| span["service"] == *service && span["name"] == *name;
+            if let Some(place) = wanted
+                .iter()
+                .zip(&mut found)
+                .find(|(wanted, found)| found.is_none() && is(wanted))
+            {
+                *place.1 = Some(span);
+            }
+        }
+        found.map(Option::unwrap_or_default)
+    }
+}
+
+fn traced(python: &PathBuf, receiver: &TraceReceiver) -> Value {
+    json!({
+        "command": python,
+        "args": [format!("{SCRIPTS}/traced.py"), "server"],
+        "env": { "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_SERVICE_NAME": "server" },
+    })
+}
+
+#[test]
+fn one_trace_runs_from_a_real_client_through_mainstay_into_a_real_server() {
+    let Some(python) = traced_python() else { return };
+    for era in ["legacy", "modern"] {
+        let receiver = TraceReceiver::start(&python, &[]);
+        let sandbox = Sandbox::with(&json!({ "py": traced(&python, &receiver) }));
+        let variables = [("OTEL_EXPORTER_OTLP_HEADERS", "x-test-key=a%20secret")];
+        let serving = Serving::start_with(&sandbox, &["--otlp-endpoint", &receiver.url], &variables);
+        serving.hears("py: connected");
+        let url = format!("http://{}/mcp", serving.address);
+        let mut client = Command::new(&python);
+        client
+            .arg(format!("{SCRIPTS}/traced.py"))
+            .args(["client", era, &url, "py__echo"])
+            .env("OTEL_EXPORTER_OTLP_ENDPOINT", &receiver.url)
+            .env("OTEL_SERVICE_NAME", "agent");
+        let ran = client.output().expect("it runs");
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let [agent, request, attempt, server] = receiver.spans([
+            ("agent", "agent"),
+            ("mainstay", "tools/call py__echo"),
+            ("mainstay", "tools/call echo"),
+            ("server", "tools/call echo"),
+        ]);
+        let trace = &agent["trace"];
+        for span in [&request, &attempt, &server] {
+            assert_eq!(span["trace"], *trace, "{era}: {span}");
+        }
+        assert_eq!(attempt["parent"], request["span"], "{era}");
+        assert_eq!(server["parent"], attempt["span"], "{era}");
+        assert_ne!(request["parent"], "", "{era}: it has a parent in the client");
+        let kinds = [&request, &attempt].map(|span| span["kind"].as_u64().unwrap_or_default());
+        assert_eq!(
+            kinds,
+            [2, 3],
+            "a server to its client, and a client to its server"
+        );
+        assert_eq!(request["attributes"]["mcp.method.name"], "tools/call");
+        assert_eq!(request["attributes"]["mainstay.server"], "py");
+        assert_eq!(attempt["attributes"]["gen_ai.tool.name"], "echo");
+        assert_eq!(
+            (&request["failed"], &attempt["failed"]),
+            (&json!(false), &json!(false))
+        );
+        assert_eq!(request["authorization"], "a secret");
+        assert!(
+            request["nanos"].as_u64() >= attempt["nanos"].as_u64(),
+            "{request} {attempt}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_for_a_restart_and_one_that_is_replayed_say_so_in_their_spans() {
+    let Some(python) = traced_python() else { return };
+    let receiver = TraceReceiver::start(&python, &[]);
+    let ledger = Ledger::temporary();
+    let sandbox = Sandbox::with(&json!({ "one": FaultyServer::new().ledger(&ledger).config() }));
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url.as_str())];
+    let serving = Serving::start_with(&sandbox, &[], &variables);
+    serving.hears("one: connected");
+    let visitor = Visitor::legacy(serving.address, "/mcp/one").await;
+    let pid = *ledger.pids().last().expect("it runs");
+    kill_process(Pid::from_raw(pid).expect("a process"), Signal::KILL).expect("it runs");
+    serving.hears("one: connection lost");
+    visitor.call("echo", json!({ "text": "hello" })).await;
+    let [request] = receiver.spans([("mainstay", "tools/call echo")]);
+    let [request] = match request["kind"].as_u64() {
+        Some(2) => [request],
+        _attempt => receiver.spans([("mainstay", "tools/call echo")]),
+    };
+    assert_eq!(request["parent"], "", "no client began the trace");
+    let events = request["events"].as_array().expect("events").clone();
+    // The call may find the server back already.
+    if let Some(waiting) = events
+        .iter()
+        .find(|event| event["name"] == "waiting for a connection")
+    {
+        assert!(waiting["state"].is_string(), "{waiting}");
+        assert!(
+            events.iter().any(|event| event["name"] == "connected"),
+            "{events:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_call_has_its_trace_in_the_log_and_its_error_in_its_spans() {
+    let Some(python) = traced_python() else { return };
+    let receiver = TraceReceiver::start(&python, &[]);
+    let server = FaultyServer::new().tool("commit_then_die").config();
+    let sandbox = Sandbox::with(&json!({ "one": server }));
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url.as_str())];
+    let serving = Serving::start_with(&sandbox, &["--log-format", "json"], &variables);
+    serving.hears("\"to\":\"connected\"");
+    let visitor = Visitor::legacy(serving.address, "/mcp/one").await;
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let meta = json!({ "traceparent": format!("00-{trace}-00f067aa0ba902b7-01"), "tracestate": "vendor=1" });
+    let params = json!({ "name": "commit_then_die", "arguments": {}, "_meta": meta });
+    visitor.ask("tools/call", params).await;
+    let line: Value = serde_json::from_str(&serving.hears("request failed")).expect("JSON");
+    assert_eq!(line["trace_id"], trace, "{line}");
+    assert_eq!(
+        (&line["server"], &line["outcome"]),
+        (&json!("one"), &json!("unknown")),
+        "{line}"
+    );
+    let [first, second] = receiver.spans([
+        ("mainstay", "tools/call commit_then_die"),
+        ("mainstay", "tools/call commit_then_die"),
+    ]);
+    for span in [&first, &second] {
+        assert_eq!(
+            (&span["trace"], &span["failed"]),
+            (&json!(trace), &json!(true)),
+            "{span}"
+        );
+        assert_eq!(span["attributes"]["error.type"], "unknown", "{span}");
+    }
+    let request = if first["kind"] == 2 { &first } else { &second };
+    assert_eq!(
+        (&request["parent"], &request["state"]),
+        (&json!("00f067aa0ba902b7"), &json!("vendor=1"))
+    );
+}
+
+/// Calls go on, and one line says what is wrong.
+async fn goes_on(url: &str) {
+    let sandbox = Sandbox::with(&json!({ "one": good() }));
+    let serving = Serving::start(&sandbox, &["--otlp-endpoint", url]);
+    serving.hears("one: connected");
+    let visitor = Visitor::legacy(serving.address, "/mcp").await;
+    let began = Instant::now();
+    for _ in 0..50 {
+        let result = visitor.call("one__echo", json!({ "text": "hello" })).await;
+        assert_eq!(result["content"][0]["text"], "hello");
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    let line = serving.hears("traces cannot be exported; calls go on");
+    assert!(
+        line.contains("receiver=http://127.0.0.1:") && line.contains("error="),
+        "{line}"
+    );
+    serving.signal(Signal::TERM);
+    let lines = serving.hears_up_to("finishing what runs");
+    let again = lines
+        .iter()
+        .filter(|line| line.contains("cannot be exported"))
+        .count();
+    assert_eq!(again, 0, "once is enough: {lines:?}");
+    let began = Instant::now();
+    serving.ended().exits(143);
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "the end does not wait for it"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_is_down_costs_one_line() {
+    goes_on("http://127.0.0.1:1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_takes_connections_and_hangs_costs_one_line() {
+    let hanging = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", hanging.local_addr().expect("an address"));
+    goes_on(&url).await;
+}
+
+#[test]
+fn an_address_of_another_protocol_is_refused_before_anything_starts() {
+    let sandbox = Sandbox::with(&json!({ "one": good() }));
+    let ran = sandbox.run(&["serve", "--otlp-endpoint", "127.0.0.1:4317"]);
+    ran.exits(2).says("must begin with http:// or https://");
+    let ran = sandbox.run(&["serve", "--otlp-endpoint", "http://user:secret@127.0.0.1:4318"]);
+    ran.exits(2).says("in OTEL_EXPORTER_OTLP_HEADERS");
+    assert!(!ran.stderr.contains("secret"), "{}", ran.stderr);
+}

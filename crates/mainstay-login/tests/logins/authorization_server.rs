@@ -1,0 +1,289 @@
+//! Logins at a real authorization server (`oidc-provider`) that rotates refresh tokens and revokes a login whose refresh token
+//! is used twice.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mainstay::catalog::Kind;
+use mainstay::server::Reason;
+use mainstay::{Fleet, Server, ServerConfig};
+use mainstay_login::{LoginProvider, log_out};
+use mainstay_partner::{ProtectedServer, TokenFault};
+use serde_json::json;
+
+use crate::support::{log_in, private_directory, provider, store};
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn keep(protected: &ProtectedServer, provider: &LoginProvider) -> (Fleet, Server) {
+    let config = ServerConfig::http("protected", &*protected.resource);
+    let config = config.credentials(Arc::new(provider.clone())).build().unwrap();
+    let fleet = Fleet::builder().start([config]);
+    let server = fleet.server("protected").unwrap();
+    (fleet, server)
+}
+
+async fn asks_for_login(server: &Server) {
+    let asks = server.wait_until(SOON, |status| status.reason == Some(Reason::AuthRequired));
+    asks.await.expect("a login is asked for");
+}
+
+async fn echo(server: &Server) -> Result<(), mainstay::CallError> {
+    server.call("echo", &json!({})).timeout(SOON).await.map(|_| ())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_by_another_process_brings_a_server_back_within_a_second() {
+    let Some(protected) = ProtectedServer::start(600) else {
+        return;
+    };
+    let directory = private_directory();
+    let (fleet, server) = keep(&protected, &provider(&protected, &store(directory.path())));
+    asks_for_login(&server).await;
+    // Another store object is what another process has.
+    let elsewhere = provider(&protected, &store(directory.path()));
+    log_in(&protected, &elsewhere).await;
+    let back = server.wait_until(Duration::from_secs(1), |status| {
+        status.reason != Some(Reason::AuthRequired)
+    });
+    back.await.expect("tried again within a second");
+    server.wait_connected(SOON).await.unwrap();
+    echo(&server).await.unwrap();
+
+    // A logout is noticed by the next request, and another login brings the server back again.
+    let reports = log_out(&elsewhere).await.unwrap();
+    assert_eq!(reports.len(), 1);
+    assert_eq!(
+        (reports[0].revoked, reports[0].error.as_deref()),
+        (Some(true), None)
+    );
+    echo(&server).await.expect_err("logged out");
+    asks_for_login(&server).await;
+    log_in(&protected, &elsewhere).await;
+    server
+        .wait_until(SOON, |status| status.reason != Some(Reason::AuthRequired))
+        .await
+        .unwrap();
+    server.wait_connected(SOON).await.unwrap();
+    echo(&server).await.unwrap();
+    fleet.close(SOON).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_of_the_authorization_server_costs_no_login() {
+    let Some(protected) = ProtectedServer::start(3) else {
+        return;
+    };
+    let directory = private_directory();
+    let logins = provider(&protected, &store(directory.path()));
+    log_in(&protected, &logins).await;
+    let (fleet, server) = keep(&protected, &logins);
+    server.wait_connected(SOON).await.unwrap();
+    for fault in [
+        TokenFault::Status(503),
+        TokenFault::Status(429),
+        TokenFault::Status(500),
+        TokenFault::Down,
+    ] {
+        protected.set_fault(fault);
+        // Calls that are under way when the token expires are refused by the server; the others fail before they leave.
+        let until = Instant::now() + Duration::from_secs(4);
+        let mut failures = 0;
+        while Instant::now() < until {
+            if let Err(error) = echo(&server).await {
+                failures += 1;
+                assert!(
+                    !error.to_string().contains("login"),
+                    "no person is asked: {error}"
+                );
+            }
+            let status = server.status();
+            assert_ne!(status.reason, Some(Reason::AuthRequired), "no person is asked");
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+        assert!(failures > 0, "no token can be had");
+        let stored = logins.store().all_logins().unwrap().remove(0).login;
+        assert!(stored.last_error.is_some() && stored.ended.is_none(), "{fault:?}");
+        protected.set_fault(TokenFault::Healthy);
+        let deadline = Instant::now() + SOON;
+        while echo(&server).await.is_err() {
+            assert!(Instant::now() < deadline, "the login works again after {fault:?}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+    let stored = logins.store().all_logins().unwrap().remove(0).login;
+    assert_eq!(stored.last_error, None, "the last refresh succeeded");
+    let stats = protected.stats();
+    assert_eq!(stats.invalid_grants, 0, "{stats:?}");
+    fleet.close(SOON).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_secret_is_in_a_status_an_event_or_an_error() {
+    let Some(protected) = ProtectedServer::start(2) else {
+        return;
+    };
+    let directory = private_directory();
+    let logins = provider(&protected, &store(directory.path()));
+    let mut seen = String::new();
+    let summary = log_in(&protected, &logins).await;
+    seen += &format!("{summary:?} {logins:?}");
+    let (fleet, server) = keep(&protected, &logins);
+    server.wait_connected(SOON).await.unwrap();
+    let mut events = fleet.events();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    echo(&server).await.unwrap();
+    let read = logins.store().all_logins().unwrap();
+    seen += &format!("{read:?}");
+    log_out(&logins).await.unwrap();
+    let error = echo(&server).await.expect_err("logged out");
+    seen += &format!("{error} {error:?}");
+    asks_for_login(&server).await;
+    seen += &format!("{:?}", server.status());
+    while let Ok(Some(event)) = tokio::time::timeout(Duration::from_millis(300), events.next()).await {
+        seen += &format!("{event:?}");
+    }
+    let secrets = protected.secrets();
+    assert!(secrets.len() >= 4, "tokens were issued");
+    for secret in secrets {
+        assert!(!seen.contains(&secret), "a secret is shown");
+    }
+    fleet.close(SOON).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stolen_copy_of_a_login_is_worth_nothing_after_the_logout() {
+    let Some(protected) = ProtectedServer::start(600) else {
+        return;
+    };
+    let (directory, stolen) = (private_directory(), private_directory());
+    let logins = provider(&protected, &store(directory.path()));
+    log_in(&protected, &logins).await;
+    let thief = store(stolen.path());
+    for read in logins.store().all_logins().unwrap() {
+        thief.replace(&read.login, None).unwrap();
+    }
+    for registration in logins.store().registrations().unwrap() {
+        thief.save_registration(&registration).unwrap();
+    }
+    // The copy works as long as the login does.
+    let (fleet, server) = keep(&protected, &provider(&protected, &thief));
+    server.wait_connected(SOON).await.unwrap();
+    echo(&server).await.unwrap();
+
+    let reports = log_out(&logins).await.unwrap();
+    assert_eq!(
+        (reports.len(), reports[0].revoked),
+        (1, Some(true)),
+        "{reports:?}"
+    );
+    assert!(logins.store().all_logins().unwrap().is_empty());
+    echo(&server).await.expect_err("the access token is revoked");
+    asks_for_login(&server).await;
+    let stats = protected.stats();
+    assert_eq!(
+        (stats.refreshes, stats.invalid_grants),
+        (0, 1),
+        "the refresh token is refused: {stats:?}"
+    );
+    let copy = thief.all_logins().unwrap().remove(0).login;
+    assert!(copy.ended.is_some(), "the login has ended for the copy too");
+    fleet.close(SOON).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_person_never_sees_the_catalog_of_the_first() {
+    let Some(protected) = ProtectedServer::start(600) else {
+        return;
+    };
+    let (directory, catalogs) = (private_directory(), private_directory());
+    let logins = store(directory.path());
+    let start = |protected: &str, provider: LoginProvider| {
+        let config = ServerConfig::http("protected", protected).credentials(Arc::new(provider));
+        let fleet = Fleet::builder().store(catalogs.path());
+        let fleet = fleet.start([config.build().unwrap()]);
+        let server = fleet.server("protected").unwrap();
+        (fleet, server)
+    };
+    let tools = |server: &Server| -> Vec<String> {
+        let catalog = server.catalog();
+        catalog.map_or(Vec::new(), |catalog| {
+            catalog
+                .items(Kind::Tool)
+                .iter()
+                .map(|tool| tool.key().to_owned())
+                .collect()
+        })
+    };
+    log_in(&protected, &provider(&protected, &logins)).await;
+    let (fleet, server) = start(&protected.resource, provider(&protected, &logins));
+    server.wait_connected(SOON).await.unwrap();
+    server
+        .wait_until(SOON, |status| status.listed_at.is_some())
+        .await
+        .unwrap();
+    assert_eq!(tools(&server), ["echo", "of-ann"]);
+    fleet.close(SOON).await;
+
+    // The first person's next start shows the stored catalog before anything is asked.
+    let (fleet, server) = start(&protected.resource, provider(&protected, &logins));
+    assert_eq!(tools(&server), ["echo", "of-ann"], "stored");
+    fleet.close(SOON).await;
+
+    // The second person logs in while nothing runs. Not even an unreachable server shows the first one's tools.
+    protected.set_person("bob", true);
+    log_in(&protected, &provider(&protected, &logins)).await;
+    let (fleet, server) = start(&protected.resource, provider(&protected, &logins));
+    assert_eq!(tools(&server), [""; 0], "nothing is stored for this login");
+    server.wait_connected(SOON).await.unwrap();
+    server
+        .wait_until(SOON, |status| status.listed_at.is_some())
+        .await
+        .unwrap();
+    assert_eq!(tools(&server), ["echo", "of-bob"]);
+
+    // The second person logs in again as the first while the server runs.
+    protected.set_person("ann", true);
+    log_out(&provider(&protected, &logins)).await.unwrap();
+    echo(&server).await.expect_err("logged out");
+    asks_for_login(&server).await;
+    log_in(&protected, &provider(&protected, &logins)).await;
+    let listed = server.wait_until(SOON, |_| tools(&server) == ["echo", "of-ann"]);
+    listed.await.expect("listed again for the new login");
+    fleet.close(SOON).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handle_logs_in_to_its_server() {
+    let Some(protected) = ProtectedServer::start(600) else {
+        return;
+    };
+    let directory = private_directory();
+    let (fleet, server) = keep(&protected, &provider(&protected, &store(directory.path())));
+    asks_for_login(&server).await;
+    let mut login = server.login().await.unwrap();
+    let _ended_at = protected.browse(login.address().expect("a person is needed"), None);
+    let summary = login.finished().await.unwrap();
+    assert_eq!(
+        (summary.issuer.as_str(), summary.renewable),
+        (&*protected.issuer, true)
+    );
+    server
+        .wait_until(SOON, |status| status.reason != Some(Reason::AuthRequired))
+        .await
+        .unwrap();
+    server.wait_connected(SOON).await.unwrap();
+    echo(&server).await.unwrap();
+
+    // A person who refuses ends the login, and the error says so.
+    protected.set_person("ann", false);
+    let mut login = server.login().await.unwrap();
+    let _ended_at = protected.browse(login.address().expect("a person is needed"), None);
+    let refused = login.finished().await.unwrap_err().to_string();
+    assert!(
+        refused.contains("access_denied") || refused.contains("the person said no"),
+        "{refused}"
+    );
+    echo(&server).await.expect("the login before is still good");
+    fleet.close(SOON).await;
+}

@@ -1,0 +1,269 @@
+//! Several processes share one login at a real authorization server that rotates refresh tokens and revokes a login whose
+//! refresh token is used twice. Access tokens live for two seconds.
+//!
+//! `MAINSTAY_LOGIN_SOAK=8x64x60` runs 8 processes with 64 callers each for 60 s, in place of the short form.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mainstay_login::{LoginKey, LoginProvider, LoginStore};
+use mainstay_partner::{ProtectedServer, TokenFault};
+use serde::Deserialize;
+
+use crate::support::{log_in, private_directory, provider, store, worker};
+
+const TOKEN_SECONDS: u32 = 2;
+
+/// How long a process may take beyond its time.
+const WORKER_GRACE: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Deserialize)]
+struct Worked {
+    good: u32,
+    failed: u32,
+    errors: Vec<String>,
+    slowest_ms: u64,
+    asked: u32,
+}
+
+/// How large a soak is.
+#[derive(Clone, Copy, Debug)]
+struct SoakSize {
+    processes: usize,
+    callers: u32,
+    seconds: u64,
+}
+
+impl SoakSize {
+    fn chosen() -> Self {
+        let chosen = std::env::var("MAINSTAY_LOGIN_SOAK").unwrap_or_else(|_| "4x16x10".to_owned());
+        let numbers: Vec<u32> = chosen
+            .split('x')
+            .map(|number| number.parse().expect("a number"))
+            .collect();
+        let [processes, callers, seconds] = numbers[..] else {
+            panic!("PROCESSESxCALLERSxSECONDS, not {chosen}");
+        };
+        Self {
+            processes: processes as usize,
+            callers,
+            seconds: seconds.into(),
+        }
+    }
+}
+
+/// A process that calls. It is killed with this.
+struct Worker(Option<Child>);
+
+impl Worker {
+    fn start(protected: &ProtectedServer, directory: &Path, callers: u32, seconds: u64) -> Self {
+        let child = Command::new(worker())
+            .arg(&protected.resource)
+            .arg(directory)
+            .args([callers.to_string(), seconds.to_string()])
+            .stdout(Stdio::piped())
+            .spawn();
+        Self(Some(child.expect("the worker starts")))
+    }
+
+    /// What it did, at its own end.
+    fn finish(mut self) -> Worked {
+        let child = self.0.take().expect("it runs");
+        let output = child.wait_with_output().expect("it ends");
+        serde_json::from_slice(&output.stdout).expect("the worker reports")
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_processes_share_one_login_without_losing_it() {
+    let Some(protected) = ProtectedServer::start(TOKEN_SECONDS) else {
+        return;
+    };
+    let size = SoakSize::chosen();
+    let directory = private_directory();
+    let logins = store(directory.path());
+    log_in(&protected, &provider(&protected, &logins)).await;
+    let began = Instant::now();
+    let start = |_| Worker::start(&protected, directory.path(), size.callers, size.seconds);
+    let workers: Vec<Worker> = (0..size.processes).map(start).collect();
+    let mut calls = 0;
+    let mut slowest_ms = 0;
+    for worker in workers {
+        let worked = tokio::task::spawn_blocking(|| worker.finish()).await.unwrap();
+        assert_eq!((worked.failed, worked.asked), (0, 0), "{worked:?}");
+        assert!(worked.good > 0 && worked.errors.is_empty(), "{worked:?}");
+        calls += worked.good;
+        slowest_ms = slowest_ms.max(worked.slowest_ms);
+    }
+    let lived = began.elapsed();
+    assert!(lived < Duration::from_secs(size.seconds) + WORKER_GRACE);
+    let stats = protected.stats();
+    println!("{size:?}: {calls} calls, slowest {slowest_ms} ms, in {lived:?}, {stats:?}");
+    assert_eq!((stats.invalid_grants, stats.token_errors), (0, 0), "{stats:?}");
+    // As many refreshes as expiries: no token was replaced while it was new, and none was used after its time.
+    assert_eq!((stats.early_refreshes, stats.refused), (0, 0), "{stats:?}");
+    // A token lives for 2 s, which the record keeps as a whole second between 1 and 2 s; it is renewed after three quarters.
+    let least = u64::from(TOKEN_SECONDS).saturating_mul(1000);
+    let least = (size.seconds * 1000 / least).saturating_sub(1);
+    assert!(u64::from(stats.refreshes) >= least, "at least {least}: {stats:?}");
+}
+
+/// What a token endpoint does in an outage, in turn.
+const FAULTS: [TokenFault; 6] = [
+    TokenFault::Healthy,
+    TokenFault::Down,
+    TokenFault::Slow,
+    TokenFault::Status(500),
+    TokenFault::Healthy,
+    TokenFault::Status(429),
+];
+
+/// The logins that were lost, and how.
+#[derive(Debug, Default)]
+struct Losses {
+    /// A process died with the only copy of the last refresh token, and no process has noticed yet.
+    spent: u32,
+    /// A process has noticed.
+    ended: u32,
+}
+
+impl Losses {
+    /// Counts a loss that happened since the last look, and logs in again after it.
+    async fn look(
+        &mut self,
+        protected: &ProtectedServer,
+        logins: &Arc<dyn LoginStore>,
+        person: &LoginProvider,
+    ) {
+        let key = LoginKey {
+            server: protected.resource.parse().unwrap(),
+            user: None,
+        };
+        let (store, of_lock) = (logins.clone(), key.clone());
+        let lock = tokio::task::spawn_blocking(move || store.lock(&of_lock, Duration::from_secs(20)));
+        let lock = lock.await.unwrap().expect("the lock of a dead process is free");
+        // Under the lock nothing is being refreshed. If the last refresh token is not in the store, its process died before it
+        // had saved it.
+        let stored = logins.logins(&key).unwrap().remove(0).login;
+        let token = stored
+            .record
+            .refresh_token
+            .as_ref()
+            .map(|token| token.expose().to_owned());
+        let is_spent = token != protected.latest_refresh_token();
+        if stored.ended.is_some() {
+            self.ended += 1;
+            assert!(
+                is_spent,
+                "the login ended although its refresh token was the last: {stored:?}"
+            );
+        }
+        self.spent += u32::from(is_spent && stored.ended.is_none());
+        drop(lock);
+        if is_spent {
+            // A person logs in again. The authorization server must be up for that.
+            protected.set_fault(TokenFault::Healthy);
+            log_in(protected, person).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_processes_and_outages_lose_a_login_only_between_the_answer_and_the_save() {
+    let Some(protected) = ProtectedServer::start(TOKEN_SECONDS) else {
+        return;
+    };
+    let size = SoakSize::chosen();
+    let directory = private_directory();
+    let logins = store(directory.path());
+    let person = provider(&protected, &logins);
+    log_in(&protected, &person).await;
+    let start = || Worker::start(&protected, directory.path(), size.callers, 3600);
+    let mut workers: Vec<Worker> = (0..size.processes).map(|_| start()).collect();
+    // One process is never killed. Its server asks for a login only when the login is lost.
+    let survivor = Worker::start(&protected, directory.path(), size.callers, size.seconds * 2);
+    let until = Instant::now() + Duration::from_secs(size.seconds * 2);
+    let mut losses = Losses::default();
+    let mut kills = 0;
+    let mut turn = 0_usize;
+    while Instant::now() < until {
+        protected.set_fault(FAULTS[turn % FAULTS.len()]);
+        turn += 1;
+        // Uneven pauses, so that kills fall into every phase of a renewal.
+        tokio::time::sleep(Duration::from_millis(200 + (turn as u64 * 377) % 700)).await;
+        let victim = turn % workers.len();
+        workers[victim] = start();
+        kills += 1;
+        losses.look(&protected, &logins, &person).await;
+    }
+    protected.set_fault(TokenFault::Healthy);
+    drop(workers);
+    // These kills, too, may have fallen between an answer and its save.
+    losses.look(&protected, &logins, &person).await;
+    let survived = tokio::task::spawn_blocking(|| survivor.finish()).await.unwrap();
+    let worked = Worker::start(&protected, directory.path(), 4, 5);
+    let worked = tokio::task::spawn_blocking(|| worked.finish()).await.unwrap();
+    let stats = protected.stats();
+    let Losses { spent, ended } = losses;
+    println!("{kills} kills, {spent} refresh tokens spent, {ended} logins ended, {survived:?}, {stats:?}");
+    assert!(
+        survived.asked <= spent + ended,
+        "a login was asked for in an outage: {survived:?}"
+    );
+    assert_eq!((worked.failed, worked.asked), (0, 0), "{worked:?}");
+    assert!(worked.good > 0 && stats.refreshes > 0, "{worked:?} {stats:?}");
+    assert!(
+        stats.invalid_grants <= spent + ended,
+        "a refresh token was used twice: {spent} were spent, {stats:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_dies_before_the_save_costs_the_login_and_every_process_says_so_once() {
+    let Some(protected) = ProtectedServer::start(TOKEN_SECONDS) else {
+        return;
+    };
+    let directory = private_directory();
+    let logins = store(directory.path());
+    let person = provider(&protected, &logins);
+    log_in(&protected, &person).await;
+    protected.set_fault(TokenFault::Stall);
+    let victim = Worker::start(&protected, directory.path(), 1, 3600);
+    let deadline = Instant::now() + WORKER_GRACE;
+    while protected.stats().stalled == 0 {
+        assert!(Instant::now() < deadline, "the token is renewed");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    drop(victim);
+    protected.set_fault(TokenFault::Healthy);
+    let start = |_| Worker::start(&protected, directory.path(), 4, 6);
+    let workers: Vec<Worker> = (0..3).map(start).collect();
+    for worker in workers {
+        let worked = tokio::task::spawn_blocking(|| worker.finish()).await.unwrap();
+        // The access token may live a little longer than the login.
+        assert!(worked.asked == 1 && worked.failed > 0, "asked once: {worked:?}");
+        assert!(worked.errors[0].contains("login"), "{worked:?}");
+    }
+    let stats = protected.stats();
+    assert_eq!(
+        stats.invalid_grants, 1,
+        "one process found out for all: {stats:?}"
+    );
+    let stored = logins.all_logins().unwrap().remove(0).login;
+    assert!(stored.ended.is_some());
+    log_in(&protected, &person).await;
+    let worked = Worker::start(&protected, directory.path(), 4, 3);
+    let worked = tokio::task::spawn_blocking(|| worked.finish()).await.unwrap();
+    assert_eq!((worked.failed, worked.asked), (0, 0), "{worked:?}");
+}
