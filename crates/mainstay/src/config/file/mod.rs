@@ -4,14 +4,12 @@
 //! whose format it is and finds the servers, and `entry` reads one server through `fields`, `expand` and `settings`. The
 //! values go to the builder that embedders use too, so both pass the same checks.
 
-mod bounded;
 mod configuration;
 mod entry;
 mod env_file;
 mod error;
 mod expand;
 mod fields;
-mod files_read;
 mod filters;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -21,6 +19,7 @@ mod layout;
 mod locate;
 mod parse;
 mod paths;
+mod read;
 mod report;
 mod restart;
 mod schema;
