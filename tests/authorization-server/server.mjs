@@ -30,11 +30,14 @@ const stats = {
   token_errors: 0,
   accepted: 0,
   refused: 0,
+  latest_refused_ms: null,
   stalled: 0,
   shortest_life_ms: null,
   longest_life_ms: null,
 };
 const secrets = new Set();
+/** When the access tokens expire that were issued last. */
+const expiries = new Map();
 let fault = "none";
 let person = { name: "ann", agrees: true };
 let latest = { refresh_token: null, issued_at: 0 };
@@ -83,6 +86,11 @@ provider.on("grant.success", (context) => {
     if (life < seconds * 250) stats.early_refreshes += 1;
     stats.shortest_life_ms = Math.min(stats.shortest_life_ms ?? life, life);
     stats.longest_life_ms = Math.max(stats.longest_life_ms ?? life, life);
+  }
+  if (context.body?.access_token) {
+    // The server counts in whole seconds.
+    expiries.set(context.body.access_token, (Math.floor(now / 1000) + seconds) * 1000);
+    if (expiries.size > 100) expiries.delete(expiries.keys().next().value);
   }
   if (context.body?.refresh_token) latest = { refresh_token: context.body.refresh_token, issued_at: now };
   for (const name of ["code", "code_verifier"]) {
@@ -207,6 +215,8 @@ mcp.on("request", async (request, response) => {
   const found = token ? await provider.AccessToken.find(token) : undefined;
   if (!found?.isValid) {
     stats.refused += token ? 1 : 0;
+    const late = Date.now() - (expiries.get(token) ?? Date.now());
+    if (token) stats.latest_refused_ms = Math.max(stats.latest_refused_ms ?? 0, late);
     const metadata = `${new URL(resource).origin}/.well-known/oauth-protected-resource/mcp`;
     return json(response, 401, { error: "unauthorized" }, { "www-authenticate": `Bearer resource_metadata="${metadata}"` });
   }

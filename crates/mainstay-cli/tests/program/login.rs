@@ -5,6 +5,7 @@ mod keyring;
 mod pseudo_terminal;
 mod secrets;
 mod served;
+mod system_keyring;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
