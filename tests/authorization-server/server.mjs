@@ -7,6 +7,7 @@
 //
 //     /stats                       what happened so far
 //     /secrets                     every secret that was issued
+//     /expiries                    when each access token expires, in milliseconds since 1970
 //     /latest                      the refresh token that was issued last
 //     /person?name=ann&agrees=yes  who opens the login page next, and whether that person agrees
 //     /fault?kind=KIND             how the token endpoint behaves from now on: `none`; a status such as `503`; `slow` answers after
@@ -30,13 +31,12 @@ const stats = {
   token_errors: 0,
   accepted: 0,
   refused: 0,
-  latest_refused_ms: null,
   stalled: 0,
   shortest_life_ms: null,
   longest_life_ms: null,
 };
 const secrets = new Set();
-/** When the access tokens expire that were issued last. */
+/** When each access token expires, in milliseconds since 1970. */
 const expiries = new Map();
 let fault = "none";
 let person = { name: "ann", agrees: true };
@@ -82,7 +82,7 @@ provider.on("grant.success", (context) => {
   if (context.oidc.params.grant_type === "refresh_token") {
     stats.refreshes += 1;
     const life = now - latest.issued_at;
-    // A token is renewed after three quarters of its life. One that was renewed just before had a second refresher.
+    // A token is renewed after two thirds of its life. One that was renewed just before had a second refresher.
     if (life < seconds * 250) stats.early_refreshes += 1;
     stats.shortest_life_ms = Math.min(stats.shortest_life_ms ?? life, life);
     stats.longest_life_ms = Math.max(stats.longest_life_ms ?? life, life);
@@ -90,7 +90,7 @@ provider.on("grant.success", (context) => {
   if (context.body?.access_token) {
     // The server counts in whole seconds.
     expiries.set(context.body.access_token, (Math.floor(now / 1000) + seconds) * 1000);
-    if (expiries.size > 100) expiries.delete(expiries.keys().next().value);
+    if (expiries.size > 1000) expiries.delete(expiries.keys().next().value);
   }
   if (context.body?.refresh_token) latest = { refresh_token: context.body.refresh_token, issued_at: now };
   for (const name of ["code", "code_verifier"]) {
@@ -195,6 +195,7 @@ mcp.on("request", async (request, response) => {
   const url = new URL(request.url, resource);
   if (url.pathname === "/stats") return json(response, 200, stats);
   if (url.pathname === "/secrets") return json(response, 200, [...secrets]);
+  if (url.pathname === "/expiries") return json(response, 200, Object.fromEntries(expiries));
   if (url.pathname === "/latest") return json(response, 200, latest);
   if (url.pathname === "/person") {
     const answer = url.searchParams;
@@ -215,8 +216,6 @@ mcp.on("request", async (request, response) => {
   const found = token ? await provider.AccessToken.find(token) : undefined;
   if (!found?.isValid) {
     stats.refused += token ? 1 : 0;
-    const late = Date.now() - (expiries.get(token) ?? Date.now());
-    if (token) stats.latest_refused_ms = Math.max(stats.latest_refused_ms ?? 0, late);
     const metadata = `${new URL(resource).origin}/.well-known/oauth-protected-resource/mcp`;
     return json(response, 401, { error: "unauthorized" }, { "www-authenticate": `Bearer resource_metadata="${metadata}"` });
   }

@@ -217,7 +217,8 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of a connection to a bus that sends these bytes, and one more of the last kind every 20 ms for ever.
+    /// What becomes of a connection to a bus that sends these bytes, and then one more every 20 ms for ever. One that sends nothing
+    /// hangs up.
     fn connect_to_bus_that_sends(bytes: &'static [u8], drips: Option<u8>) -> BusError {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("bus");
@@ -230,6 +231,9 @@ mod tests {
                 if stream.write_all(&[byte]).is_err() {
                     return;
                 }
+            }
+            if !bytes.is_empty() {
+                let _ = stream.read_to_end(&mut Vec::new());
             }
         });
         let address = format!("tcp:host=localhost;unix:path={}", path.display());
