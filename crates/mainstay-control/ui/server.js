@@ -99,6 +99,7 @@ export class ServerView {
   draw() {
     const { store } = this.#frame;
     const server = store.servers.get(this.#name);
+    this.root.classList.toggle("none", !server);
     if (!server) {
       if (store.program) setText(this.#parts.why, "There is no server of this name.");
       return;

@@ -181,7 +181,7 @@ class Row {
     setText(cells.running, server.calls.waiting ? `${server.calls.in_flight} + ${server.calls.waiting} waiting` : String(server.calls.in_flight));
     setText(cells.memory, bytes(server.process?.resident_bytes));
     const load = this.#frame.store.loads.get(server.name);
-    setText(cells.cpu, server.process ? `${rate(load)} %` : "–");
+    setText(cells.cpu, server.process ? `${rate(load)}\u00a0%` : "–");
     setText(cells.users, server.sessions.length ? plural(server.sessions.length, "session") : "–");
     const enabled = server.desired === "enabled";
     if (cells.toggle.dataset.command !== (enabled ? "disable" : "enable")) {
