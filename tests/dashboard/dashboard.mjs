@@ -158,13 +158,13 @@ try {
     check(first.sort().join() === "broken,search", `the first rows are ${first}`);
   });
   await step("a killed server's row changes without a reload", async () => {
-    const generation = async () => Number((await row("demo").locator(".state").innerText()).match(/generation (\d+)/)?.[1] ?? 0);
+    const generation = async () => Number((await row("demo").locator(".state").innerText()).match(/generation\s(\d+)/)?.[1] ?? 0);
     const before = await generation();
     process.kill(await pidOf("demo"), "SIGKILL");
     // It is back within milliseconds: what surely stays is the next generation.
     await page.waitForFunction((last) => {
       const shown = [...document.querySelectorAll("tbody tr")].find((one) => one.dataset.server === "demo");
-      return shown.dataset.state === "connected" && Number(shown.textContent.match(/generation (\d+)/)?.[1]) > last;
+      return shown.dataset.state === "connected" && Number(shown.textContent.match(/generation\s(\d+)/)?.[1]) > last;
     }, before);
     check(await page.evaluate(() => window.mark) === 1, "the page was loaded again");
   });

@@ -161,7 +161,7 @@ class Row {
   /** What changes with the time alone. */
   drawTimes(server, transitions, now) {
     const cells = this.#cells;
-    setText(cells.since, `for ${duration(now - server.since_ms)}${server.generation ? ` · generation ${server.generation}` : ""}`);
+    setText(cells.since, `for ${duration(now - server.since_ms)}${server.generation ? ` · generation\u00a0${server.generation}` : ""}`);
     setText(cells.why, why(server, now));
     setText(cells.offers, offers(server, now));
     this.#strip.draw(server, transitions, now);
