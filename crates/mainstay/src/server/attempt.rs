@@ -19,7 +19,6 @@ use super::traced::{TRACE_TARGET, TracedAttempt};
 use crate::catalog::Kind;
 use crate::config::Replay;
 use crate::connection::Connection;
-use crate::deadline;
 use crate::event::Failure;
 use crate::keeper::{Consequence, Report, recovery};
 use crate::transport::HttpFailure;
@@ -196,8 +195,9 @@ struct FailedAttempt {
 impl CallAttempt<'_> {
     async fn lease(&self, after: Option<Generation>) -> Result<Arc<Connection>, CallError> {
         let wait = self.options.wait_timeout.unwrap_or_default();
-        let until = deadline::within(wait).min(self.deadline);
-        self.slot.lease(self.options.waiting, after, until).await
+        self.slot
+            .lease(self.options.waiting, after, wait, self.deadline)
+            .await
     }
 
     async fn make(&self, connection: &Arc<Connection>) -> Result<Reply, FailedAttempt> {

@@ -263,7 +263,7 @@ impl Server {
         let asked = Instant::now();
         let connection = self
             .0
-            .lease(Waiting::FailFast, None, deadline::after(asked, within))
+            .lease(Waiting::FailFast, None, within, deadline::after(asked, within))
             .await?;
         let generation = connection.generation;
         match connection.probe(within).await {

@@ -4,6 +4,7 @@
 //! whose format it is and finds the servers, and `entry` reads one server through `fields`, `expand` and `settings`. The
 //! values go to the builder that embedders use too, so both pass the same checks.
 
+mod bounded;
 mod configuration;
 mod entry;
 mod env_file;
