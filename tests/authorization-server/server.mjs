@@ -25,6 +25,7 @@ const { default: Provider } = await import(
 const listen = (server) => new Promise((done) => server.listen(0, "127.0.0.1", () => done(server.address().port)));
 const stats = {
   requests: 0,
+  token_requests: 0,
   refreshes: 0,
   early_refreshes: 0,
   invalid_grants: 0,
@@ -145,6 +146,7 @@ authorization.on("request", (request, response) => {
   watchSecrets(response);
   const isBrowser = /^\/(auth|interaction|device$|device\?)/.test(request.url);
   if (!isBrowser) stats.requests += 1;
+  if (request.url.startsWith("/token")) stats.token_requests += 1;
   if (request.url.startsWith("/interaction/")) {
     agree(request, response).catch((error) => response.writeHead(500).end(String(error)));
     return;

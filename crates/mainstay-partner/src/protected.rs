@@ -31,6 +31,8 @@ pub struct ProtectedServer {
 pub struct ProtectedStats {
     /// Requests of clients to both servers, without those of a browser.
     pub requests: u32,
+    /// Requests to the token endpoint.
+    pub token_requests: u32,
     /// Refreshes that succeeded.
     pub refreshes: u32,
     /// Refreshes of a token that had just been issued.

@@ -187,7 +187,7 @@ mod imp {
 
     use super::ProcStat;
 
-    /// How much of what is said of a process is read: more than goes before its resident pages, however long its name.
+    /// How many bytes of `stat` are read: enough to reach the resident pages, however long the name.
     const STAT_BYTES: usize = 768;
 
     /// How much of the arguments of a process is read: several times the script of the guardian.
@@ -207,7 +207,7 @@ mod imp {
     }
 
     /// How many bytes the process has read and written, on disk, in pipes and on the network; zero where the system does
-    /// not tell.
+    /// not say.
     pub(in super::super) fn bytes_moved(pid: Pid) -> u64 {
         let io = fs::read_to_string(format!("/proc/{}/io", pid.as_raw_nonzero())).unwrap_or_default();
         io.lines()

@@ -46,7 +46,7 @@ async fn garbage_between_messages_is_counted_and_disturbs_nothing() {
 async fn what_has_too_many_members_to_be_read_is_refused_or_dropped() {
     let (peer, mut far, log) = connect_with(Limits::default(), 1024 * 1024);
     let many = vec![r#""":0"#; MAX_MEMBERS].join(",");
-    let (sink, heard) = collect();
+    let (sink, received) = collect();
     let options = within(10).progress(sink);
     let (answer, ()) = tokio::join!(peer.request("a", None, options), async {
         for params in [
@@ -70,7 +70,7 @@ async fn what_has_too_many_members_to_be_read_is_refused_or_dropped() {
     });
     answer.unwrap();
     assert_eq!(log.take(), [] as [&str; 0], "nothing of it is handed on");
-    assert_eq!(heard.take(), [] as [&str; 0]);
+    assert_eq!(received.take(), [] as [&str; 0]);
     assert_eq!(peer.stats().garbage, 4);
 }
 

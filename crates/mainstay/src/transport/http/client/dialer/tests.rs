@@ -67,13 +67,13 @@ async fn a_proxy_is_asked_for_a_way_that_it_does_not_look_into() {
     assert!(head.starts_with("CONNECT mcp.example:443 HTTP/1.1\r\n"), "{head}");
     assert!(head.contains("proxy-authorization: Basic eA==\r\n"), "{head}");
     assert!(head.contains("user-agent: mainstay/1\r\n"), "{head}");
-    let mut heard = [0; 7];
-    stream.read_exact(&mut heard).await.unwrap();
-    assert_eq!(&heard, b"through");
+    let mut received = [0; 7];
+    stream.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"through");
     stream.write_all(b"back").await.unwrap();
-    let mut heard = [0; 4];
-    far.read_exact(&mut heard).await.unwrap();
-    assert_eq!(&heard, b"back");
+    let mut received = [0; 4];
+    far.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"back");
 }
 
 #[tokio::test]
@@ -111,9 +111,9 @@ async fn a_proxy_that_answers_with_any_success_has_opened_the_way() {
         let origin = "https://mcp.example".parse().unwrap();
         let headers = [(PROXY_AUTHORIZATION, None), (USER_AGENT, None)];
         let mut stream = tunnel(Box::new(near), &origin, headers).await.unwrap();
-        let mut heard = [0; 7];
-        stream.read_exact(&mut heard).await.unwrap();
-        assert_eq!(&heard, b"through", "{head}");
+        let mut received = [0; 7];
+        stream.read_exact(&mut received).await.unwrap();
+        assert_eq!(&received, b"through", "{head}");
         proxy.await.unwrap();
     }
 }
@@ -182,9 +182,9 @@ async fn the_certificate_of_an_encrypted_proxy_is_checked_against_the_roots_befo
     };
     let (near, mut far) = tokio::join!(dial_trusting(&dialer, &options), proxy);
     near.expect("trusted").write_all(b"GET").await.unwrap();
-    let mut heard = [0; 3];
-    far.read_exact(&mut heard).await.unwrap();
-    assert_eq!(&heard, b"GET");
+    let mut received = [0; 3];
+    far.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"GET");
 }
 
 #[tokio::test]
@@ -216,13 +216,16 @@ async fn a_socks_proxy_is_asked_for_the_server_and_passes_every_byte_on() {
         let mut near = dial(&dialer).await.unwrap();
         let (mut far, _) = listener.accept().await.unwrap();
         near.write_all(b"GET / HTTP/1.1").await.unwrap();
-        let mut heard = [0; 14];
-        far.read_exact(&mut heard).await.unwrap();
-        assert_eq!(&heard, b"GET / HTTP/1.1", "the first byte that the server sees");
+        let mut received = [0; 14];
+        far.read_exact(&mut received).await.unwrap();
+        assert_eq!(
+            &received, b"GET / HTTP/1.1",
+            "the first byte that the server sees"
+        );
         far.write_all(b"back").await.unwrap();
-        let mut heard = [0; 4];
-        near.read_exact(&mut heard).await.unwrap();
-        assert_eq!(&heard, b"back");
+        let mut received = [0; 4];
+        near.read_exact(&mut received).await.unwrap();
+        assert_eq!(&received, b"back");
     }
     assert_eq!(
         plain.asked(),
