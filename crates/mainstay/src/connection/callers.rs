@@ -344,6 +344,17 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_after_a_plain_call_was_given_up_may_be_of_that_call() {
+        let callers = InFlight::default();
+        drop(enter(&callers, None));
+        let _own = enter(&callers, Some(somebody()));
+        assert!(matches!(
+            callers.origin_of(&MessageOrigin::Unknown),
+            CallOrigin::Unknown
+        ));
+    }
+
+    #[test]
     fn a_handler_whose_call_was_given_up_is_not_kept_and_what_comes_of_the_call_is_nobody_s() {
         let callers = InFlight::default();
         for client in [None, Some(1)] {

@@ -261,6 +261,31 @@ async fn the_pause_after_a_panic_grows_with_each_of_them_up_to_half_a_minute() {
     }
 }
 
+#[tokio::test]
+async fn a_server_that_a_call_waits_for_enters_the_start_queue_before_the_others() {
+    let hangs = FaultyServer::new().on(Step::Start, Fault::Delay { ms: 600_000 });
+    let config = |name: &str| ServerConfig::stdio(name, hangs.command()).args(hangs.args());
+    let fleet = Fleet::builder()
+        .starts_at_once(std::num::NonZeroUsize::MIN)
+        .start([
+            config("first").build().expect("a valid server"),
+            config("kept").enabled(false).build().expect("a valid server"),
+        ]);
+    let server = fleet.server("kept").expect("just configured");
+    for (waiting, rank) in [(0, "Wanted"), (1, "Demanded")] {
+        server
+            .0
+            .waiting
+            .store(waiting, std::sync::atomic::Ordering::Relaxed);
+        server.enable().await.expect("taken");
+        let queue = format!("{:?}", server.0.shared.start_queue);
+        assert!(queue.contains(rank), "{queue}");
+        server.disable().await.expect("taken");
+    }
+    server.0.waiting.store(0, std::sync::atomic::Ordering::Relaxed);
+    fleet.close(SOON).await;
+}
+
 /// The machine's timer may expire before the dial itself reports that it is too slow.
 #[tokio::test(start_paused = true)]
 async fn a_start_that_is_cut_at_its_limit_says_that_it_was_not_ready_and_not_that_it_waited() {

@@ -81,13 +81,14 @@ pub(super) fn group_of(pid: Pid) -> Option<i32> {
 pub(super) struct EnvironSearch {
     prefix: Finder<'static>,
     buffer: Box<[u8; WINDOW_BYTES]>,
+    exec_looks_left: u32,
 }
 
 /// How much of an environment is held at a time; longer ones are read piece by piece.
 const WINDOW_BYTES: usize = 16 * 1024;
 
-/// How often the environment of a process in `exec` is read again, and how long the search waits between. On an idle machine
-/// the process has it after some microseconds; on a busy one it may have to wait for a processor.
+/// How often one search waits for a process in `exec`, and how long. On an idle machine the process has its environment after
+/// some microseconds; on a busy one it may have to wait for a processor. One that hangs in `exec` must not hold up the search.
 const EXEC_LOOKS_LIMIT: u32 = 50;
 const EXEC_LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -109,6 +110,7 @@ impl EnvironSearch {
         Self {
             prefix: Finder::new(prefix).into_owned(),
             buffer: Box::new([0; WINDOW_BYTES]),
+            exec_looks_left: EXEC_LOOKS_LIMIT,
         }
     }
 
@@ -126,7 +128,7 @@ impl EnvironSearch {
         mut is_in_exec: impl FnMut() -> Option<bool>,
     ) -> io::Result<Option<String>> {
         let mut is_settled = false;
-        for _ in 0..EXEC_LOOKS_LIMIT {
+        loop {
             match self.value_in(&mut open()?) {
                 EnvironEntry::Value(value) => return Ok(Some(value)),
                 EnvironEntry::Missing => return Ok(None),
@@ -135,11 +137,14 @@ impl EnvironSearch {
             }
             match is_in_exec() {
                 None => return Ok(None),
-                Some(true) => thread::sleep(EXEC_LOOK_INTERVAL),
                 Some(false) => is_settled = true,
+                Some(true) if self.exec_looks_left == 0 => return Ok(None),
+                Some(true) => {
+                    self.exec_looks_left -= 1;
+                    thread::sleep(EXEC_LOOK_INTERVAL);
+                }
             }
         }
-        Ok(None)
     }
 
     fn value_in(&mut self, environ: &mut impl io::Read) -> EnvironEntry {
@@ -379,7 +384,7 @@ mod tests {
     fn a_process_without_an_environment_is_not_looked_at_for_ever() {
         assert_eq!(search(&[b""], 0), (None, 2));
         let limit = usize::try_from(EXEC_LOOKS_LIMIT).expect("a small number");
-        assert_eq!(search(&[b""], usize::MAX), (None, limit));
+        assert_eq!(search(&[b""], usize::MAX), (None, limit + 1));
         let mut search = EnvironSearch::new(b"MAINSTAY_TREE=0123.");
         let mut opened = 0;
         let open = || {
