@@ -18,7 +18,7 @@ use mainstay::gateway::message::RpcError;
 
 use crate::principal::Principal;
 use crate::protocol::SERVER_UNAVAILABLE;
-use table::BudgetTable;
+use table::{BudgetTable, HeldFor};
 
 /// How many bytes may be held for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,28 +140,33 @@ impl Budget {
 
     fn try_add(&self, principal: Principal, bytes: usize) -> Result<(), Spent> {
         let mut table = self.table();
-        let share = self.limits.share();
-        if table.of(principal).saturating_add(bytes) > share {
-            return Err(Spent::Share { share });
+        let held = table.add(principal, bytes);
+        let fits = self.check(principal, held, bytes);
+        if fits.is_err() {
+            table.give_back(principal, bytes);
         }
-        self.check_address(&table, principal, bytes)?;
-        self.check_all(&table, bytes)?;
-        table.add(principal, bytes);
-        Ok(())
+        fits
     }
 
-    /// Checks that so many bytes more fit into the part of the principal's address, and that the principal leaves as many free
-    /// there as it holds. Small messages need not leave any: a client can always cancel what runs for it.
-    fn check_address(&self, table: &BudgetTable, principal: Principal, bytes: usize) -> Result<(), Spent> {
-        if principal.address().is_none() {
-            return Ok(());
+    /// Checks that what is held fits, with so many bytes that were just added for this principal.
+    fn check(&self, principal: Principal, held: HeldFor, bytes: usize) -> Result<(), Spent> {
+        let share = self.limits.share();
+        if held.principal > share {
+            return Err(Spent::Share { share });
         }
+        if principal.address().is_some() {
+            self.check_address(held, bytes)?;
+        }
+        self.check_all(held.all)
+    }
+
+    /// Checks that the bytes fit into the part of the principal's address, and that the principal leaves as many free there as it
+    /// holds. Small messages need not leave any: a client can always cancel what runs for it.
+    fn check_address(&self, held: HeldFor, bytes: usize) -> Result<(), Spent> {
         let most = self.limits.of_address();
-        let (of_address, of) = (table.of_address_of(principal), table.of(principal));
-        let free = most.checked_sub(of_address.saturating_add(bytes));
         let is_small = bytes <= self.limits.share() / SMALL;
-        match free {
-            Some(free) if is_small || of.saturating_add(bytes) <= free => Ok(()),
+        match most.checked_sub(held.address) {
+            Some(free) if is_small || held.principal <= free => Ok(()),
             Some(_) | None => Err(Spent::Address { most }),
         }
     }
@@ -181,15 +186,15 @@ impl Budget {
             return Err(Spent::Address { most });
         }
         if new.to_all {
-            self.check_all(&table, bytes)?;
+            self.check_all(table.held().saturating_add(bytes))?;
         }
         table.add_shared(principal, payload, new);
         Ok(())
     }
 
-    fn check_all(&self, table: &BudgetTable, bytes: usize) -> Result<(), Spent> {
+    fn check_all(&self, held: usize) -> Result<(), Spent> {
         let BudgetLimits { all, .. } = self.limits;
-        match table.held().saturating_add(bytes) > all {
+        match held > all {
             true => Err(Spent::All { all }),
             false => Ok(()),
         }

@@ -1,7 +1,7 @@
 //! The parts of the protocol that the gateway acts on: versions, error codes, `_meta`.
 
 use bytes::Bytes;
-use hyper::HeaderMap;
+use hyper::header::{HeaderMap, HeaderName};
 use mainstay::gateway::message::{self, Object, Params, RawJson, RpcError};
 use mainstay::{Era, TraceContext};
 use serde_json::json;
@@ -37,6 +37,9 @@ pub(crate) const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabil
 const CLIENT_KEY: &str = "io.modelcontextprotocol/clientInfo";
 const LOG_LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
 pub(crate) const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
+
+const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACE_STATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// The `id` of an error that answers no request whose id is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,11 +113,11 @@ impl ClientMeta {
 
     /// Takes the span from the headers of the request, unless the request itself names one.
     pub(crate) fn read_trace_headers(&mut self, headers: &HeaderMap) {
-        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let header = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
         if self.trace.is_none()
-            && let Some(parent) = header("traceparent")
+            && let Some(parent) = header(TRACE_PARENT)
         {
-            self.trace = TraceContext::parse(parent, header("tracestate"));
+            self.trace = TraceContext::parse(parent, header(TRACE_STATE));
             self.is_trace_in_header = self.trace.is_some();
         }
     }

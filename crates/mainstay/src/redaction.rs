@@ -1,4 +1,4 @@
-//! Known secrets are taken out of what a server writes and of what is said about it, before anybody sees it.
+//! Removes known secrets from what a server writes and from messages about it.
 //!
 //! Every value of its environment, its headers and its expanded variables counts as a secret; its name stands in its place, so
 //! that the text stays readable. Values of a few characters are left: they are no secrets, and would be found everywhere.

@@ -17,6 +17,7 @@ mod cost;
 mod echo;
 mod figure;
 mod floods;
+mod instructions;
 mod large;
 mod metrics;
 mod program;
@@ -52,6 +53,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("call", calls::measure),
     ("bare", calls::measure_bare),
     ("cost", cost::measure),
+    ("instructions", instructions::measure),
     ("flood", floods::measure),
     ("large", large::measure),
     ("recovery", recovery::measure),

@@ -1,7 +1,7 @@
 //! The programs that are measured: the gateway, and the servers behind it.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -35,20 +35,29 @@ impl GatewayProcess {
 
     /// The same with these arguments of `serve`.
     pub(crate) fn start_with(home: &TempDir, servers: &Value, arguments: &[&str]) -> Fallible<Self> {
-        let config = home.path().join("mcp.json");
-        std::fs::write(&config, json!({ "mcpServers": servers }).to_string())?;
-        Self::exec(&config, &home.path().join("cache"), arguments)
+        Self::exec(Command::new(Self::program()), home, servers, arguments)
     }
 
-    fn exec(config: &Path, cache: &Path, arguments: &[&str]) -> Fallible<Self> {
+    /// The same under a program that takes its command line, such as `valgrind`, and becomes its process.
+    pub(crate) fn start_under(mut other: Command, home: &TempDir, servers: &Value) -> Fallible<Self> {
+        other.arg(Self::program());
+        Self::exec(other, home, servers, &[])
+    }
+
+    fn program() -> OsString {
         // Another build may take its place, to be measured beside this one.
         let built = env!("CARGO_BIN_EXE_mainstay").into();
-        let program = std::env::var_os("MAINSTAY_BENCH_PROGRAM").unwrap_or(built);
-        let child = Command::new(program)
+        std::env::var_os("MAINSTAY_BENCH_PROGRAM").unwrap_or(built)
+    }
+
+    fn exec(mut command: Command, home: &TempDir, servers: &Value, arguments: &[&str]) -> Fallible<Self> {
+        let config = home.path().join("mcp.json");
+        std::fs::write(&config, json!({ "mcpServers": servers }).to_string())?;
+        let child = command
             .args(["serve", "--listen", "127.0.0.1:0", "--config"])
             .arg(config)
             .args(arguments)
-            .env("MAINSTAY_CACHE", cache)
+            .env("MAINSTAY_CACHE", home.path().join("cache"))
             .env_remove("MAINSTAY_LOG")
             .stdin(Stdio::null())
             .stderr(Stdio::piped())

@@ -1,6 +1,7 @@
 //! The counts of held bytes: in all, for each principal, and for each address. It counts, and does not judge.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::net::IpAddr;
 
@@ -33,6 +34,15 @@ pub(super) struct NewTo {
     pub(super) to_principal: bool,
 }
 
+/// The bytes that are held for a principal, for its address, and in all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeldFor {
+    pub(super) all: usize,
+    pub(super) principal: usize,
+    /// Zero if the principal has no address.
+    pub(super) address: usize,
+}
+
 impl BudgetTable {
     /// The bytes of all.
     pub(super) fn held(&self) -> usize {
@@ -51,19 +61,28 @@ impl BudgetTable {
             .unwrap_or(0)
     }
 
-    pub(super) fn add(&mut self, principal: Principal, bytes: usize) {
+    /// Adds so many bytes, and returns what is held with them.
+    pub(super) fn add(&mut self, principal: Principal, bytes: usize) -> HeldFor {
         self.held += bytes;
-        *self.of.entry(principal).or_default() += bytes;
-        if let Some(address) = principal.address() {
-            *self.of_address.entry(address).or_default() += bytes;
+        let of_principal = self.of.entry(principal).or_default();
+        *of_principal += bytes;
+        let of_address = principal.address().map(|address| {
+            let of_address = self.of_address.entry(address).or_default();
+            *of_address += bytes;
+            *of_address
+        });
+        HeldFor {
+            all: self.held,
+            principal: *of_principal,
+            address: of_address.unwrap_or(0),
         }
     }
 
     pub(super) fn give_back(&mut self, principal: Principal, bytes: usize) {
         self.held -= bytes;
-        subtract(&mut self.of, &principal, bytes);
+        subtract(&mut self.of, principal, bytes);
         if let Some(address) = principal.address() {
-            subtract(&mut self.of_address, &address, bytes);
+            subtract(&mut self.of_address, address, bytes);
         }
     }
 
@@ -103,15 +122,15 @@ impl BudgetTable {
         let Some(holders) = self.shared.get_mut(&place(payload)) else {
             return;
         };
-        subtract(&mut holders.times, &principal, 1);
+        subtract(&mut holders.times, principal, 1);
         if holders.times.contains_key(&principal) {
             return;
         }
-        subtract(&mut self.of, &principal, bytes);
+        subtract(&mut self.of, principal, bytes);
         if let Some(address) = principal.address() {
-            subtract(&mut holders.of_address, &address, 1);
+            subtract(&mut holders.of_address, address, 1);
             if !holders.of_address.contains_key(&address) {
-                subtract(&mut self.of_address, &address, bytes);
+                subtract(&mut self.of_address, address, bytes);
             }
         }
         if holders.times.is_empty() {
@@ -133,11 +152,11 @@ fn place(payload: &Bytes) -> usize {
 }
 
 /// Subtracts from a count, and forgets a count of zero.
-fn subtract<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K, less: usize) {
-    if let Some(count) = counts.get_mut(key) {
-        *count -= less;
-        if *count == 0 {
-            counts.remove(key);
+fn subtract<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K, less: usize) {
+    if let Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() -= less;
+        if *count.get() == 0 {
+            count.remove();
         }
     }
 }

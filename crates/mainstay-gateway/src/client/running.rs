@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use mainstay::Server;
 use mainstay::gateway::message::{Params, RawJson, RpcError};
 use tokio::sync::Notify;
 
@@ -36,7 +37,7 @@ struct RunningEntry {
 /// Where a request went.
 struct RequestRoute {
     method: String,
-    server: Arc<str>,
+    server: Server,
     /// The JSON of the name of the tool, prompt or resource.
     name: Option<String>,
 }
@@ -125,7 +126,7 @@ impl RunningEntry {
         let name = route.and_then(|route| serde_json::from_str::<String>(route.name.as_deref()?).ok());
         RunningInfo {
             method: route.map_or_else(String::new, |route| shown(&route.method)),
-            server: route.map(|route| route.server.clone()),
+            server: route.map(|route| route.server.name().into()),
             name: name.as_deref().map(shown),
             since: SystemTime::now() - self.began.elapsed(),
         }
@@ -137,11 +138,11 @@ const NAME_LIMIT: usize = 1024;
 
 impl RunningRequest {
     /// Notes where the request goes. The name is copied, so that the message is not kept while the request runs.
-    pub(crate) fn routed(&self, method: &str, server: &str, name: Option<String>) {
+    pub(crate) fn routed(&self, method: &str, server: &Server, name: Option<String>) {
         // A request is routed once.
         let _ = self.entry.route.set(RequestRoute {
             method: method.to_owned(),
-            server: server.into(),
+            server: server.clone(),
             name,
         });
     }
@@ -153,7 +154,8 @@ impl RunningRequest {
             "resources/read" => "uri",
             _other => return None,
         };
-        let name = params.get(member)?.as_str();
+        let leading = params.leading_text(member);
+        let name = leading.or_else(|| Some(params.get(member)?.as_str()))?;
         (name.len() <= NAME_LIMIT).then(|| name.to_owned())
     }
 

@@ -112,13 +112,13 @@ impl Router {
         let has_state = state(request).is_some();
         let name = RunningRequest::name_in(request.method, &request.params);
         let forwarded = self.address(request)?;
-        let server = forwarded.upstream.server.name();
-        request.client.uses(server);
+        let server = &forwarded.upstream.server;
+        request.client.uses(server.name());
         request.run.routed(request.method, server, name);
         self.observer.routed(
             request.run,
             request.method,
-            &forwarded.upstream.server,
+            server,
             &forwarded.params,
             &self.fleet,
         );

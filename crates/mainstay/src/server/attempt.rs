@@ -19,7 +19,6 @@ use super::traced::{TRACE_TARGET, TracedAttempt};
 use crate::catalog::Kind;
 use crate::config::Replay;
 use crate::connection::Connection;
-use crate::deadline;
 use crate::event::Failure;
 use crate::keeper::{Consequence, Report, recovery};
 use crate::transport::HttpFailure;
@@ -196,8 +195,9 @@ struct FailedAttempt {
 impl CallAttempt<'_> {
     async fn lease(&self, after: Option<Generation>) -> Result<Arc<Connection>, CallError> {
         let wait = self.options.wait_timeout.unwrap_or_default();
-        let until = deadline::within(wait).min(self.deadline);
-        self.slot.lease(self.options.waiting, after, until).await
+        self.slot
+            .lease(self.options.waiting, after, wait, self.deadline)
+            .await
     }
 
     async fn make(&self, connection: &Arc<Connection>) -> Result<Reply, FailedAttempt> {
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn a_call_that_may_have_run_once_is_never_said_not_to_have_run() {
         use Outcome::{Answered, NotSent, Refused, Unknown};
-        for (first, second, told) in [
+        for (first, second, reported) in [
             (Unknown, NotSent, Unknown),
             (Unknown, Refused, Unknown),
             (Unknown, Unknown, Unknown),
@@ -354,7 +354,7 @@ mod tests {
         ] {
             assert_eq!(
                 of_both(lost(first), lost(second)).outcome(),
-                told,
+                reported,
                 "{first:?}, then {second:?}"
             );
         }

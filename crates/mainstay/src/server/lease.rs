@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
 use tokio::time::{Instant, timeout_at};
@@ -12,18 +13,20 @@ use super::slot::Slot;
 use super::traced::TRACE_TARGET;
 use super::{Reason, Status};
 use crate::connection::Connection;
+use crate::deadline;
 use crate::keeper::ServerCommand;
 use crate::wire::Outcome;
 
 impl Slot {
-    /// A connection younger than `after`. Touches no lock and no keeper while the server is connected. `deadline` is the end
-    /// of the wait: the call does not wait for a server whose next attempt is known to come later.
+    /// A connection younger than `after`. Touches no lock, no clock and no keeper while the server is connected. The call waits at
+    /// most for `wait`, and until `deadline`; it does not wait for a server whose next attempt is known to come later.
     ///
     /// Cancel safety: dropping it gives the place among the waiting back.
     pub(super) async fn lease(
         &self,
         waiting: Waiting,
         after: Option<Generation>,
+        wait: Duration,
         deadline: Instant,
     ) -> Result<Arc<Connection>, CallError> {
         if let Some(connection) = self.usable(after) {
@@ -42,6 +45,7 @@ impl Slot {
                 };
                 let _place = WaitingPlace::take(&self.waiting, limit).ok_or_else(too_many)?;
                 let began = Instant::now();
+                let deadline = deadline::after(began, wait).min(deadline);
                 let state = self.status.borrow().state.as_str();
                 tracing::debug!(target: TRACE_TARGET, server = %self.name, state, "waiting for a connection");
                 let waited = timeout_at(deadline, self.wait(after, deadline)).await;

@@ -96,7 +96,23 @@ impl Params {
 
     /// The value of a member; of members with the same name the last one counts.
     pub fn get(&self, name: &str) -> Option<&RawJson> {
+        // A search is many times cheaper than a parse.
+        let may_be = || self.raw.as_ref().is_some_and(|raw| raw.may_hold(name));
+        if self.top.get().is_none() && !may_be() {
+            return None;
+        }
         self.top()?.get(name)
+    }
+
+    /// The JSON of a text member with which the parameters begin. Most clients write the name of what they call first: it can be
+    /// shown without a parse. `None` says nothing about whether there is such a member.
+    pub fn leading_text(&self, name: &str) -> Option<&str> {
+        let text = self.raw.as_ref()?.as_str().strip_prefix("{\"")?;
+        let value = text.strip_prefix(name)?.strip_prefix("\":")?;
+        let inner = value.strip_prefix('"')?;
+        let end = memchr::memchr2(b'"', b'\\', inner.as_bytes())?;
+        let is_plain = inner.as_bytes()[end] == b'"';
+        is_plain.then(|| &value[..end + 2])
     }
 
     /// Replaces a member where it stands, or adds it at the end. What is no object stays as it is. It is not for `_meta`.
@@ -166,13 +182,8 @@ impl Params {
     }
 
     fn read_meta(&self) -> &Read {
-        // A search is many times cheaper than a parse.
-        let may_be = || self.raw.as_ref().is_some_and(|raw| raw.may_hold(META));
-        let read = || match self.get(META) {
-            Some(meta) => Object::read(meta),
-            None => Ok(None),
-        };
-        self.meta.get_or_init(|| if may_be() { read() } else { Ok(None) })
+        let read = || self.get(META).map_or(Ok(None), Object::read);
+        self.meta.get_or_init(read)
     }
 }
 
@@ -228,6 +239,24 @@ mod tests {
         params.to_raw().expect("parameters").to_string()
     }
 
+    #[tokio::test]
+    async fn large_parameters_are_read_before_they_are_handed_on() {
+        let of_length = |length: usize| {
+            let empty = r#"{"_meta":{"k":1},"name":""}"#.len();
+            RawJson::from_text(&format!(
+                r#"{{"_meta":{{"k":1}},"name":"{}"}}"#,
+                "x".repeat(length - empty)
+            ))
+        };
+        for (length, is_read) in [(INLINE_LIMIT, false), (INLINE_LIMIT + 1, true)] {
+            let raw = of_length(length).unwrap();
+            let read = Params::read(Some(raw.clone())).await;
+            assert_eq!(read.as_raw(), Some(&raw));
+            assert_eq!((read.length(), read.top.get().is_some()), (length, is_read));
+            assert_eq!(read.meta().unwrap().get("k").unwrap().as_str(), "1");
+        }
+    }
+
     #[test]
     fn what_is_only_read_stays_as_it_came() {
         let came = r#"{ "name":"a", "_meta" : {"k": 1.0 } ,"x":[ ] }"#;
@@ -236,6 +265,28 @@ mod tests {
         assert_eq!(read.meta().unwrap().get("k").unwrap().as_str(), "1.0");
         assert_eq!(text(&read), came);
         assert!(Params::default().to_raw().is_none() && !Params::default().is_object());
+    }
+
+    #[test]
+    fn a_member_that_stands_first_is_shown_without_a_parse() {
+        let first = |text: &str| params(text).leading_text("name").map(str::to_owned);
+        assert_eq!(first(r#"{"name":"a b","name":"c"}"#).as_deref(), Some(r#""a b""#));
+        assert_eq!(first(r#"{"name":"é"}"#).as_deref(), Some(r#""é""#));
+        for text in [
+            r#"{"x":1,"name":"a"}"#,
+            r#"{"name":"a\"b"}"#,
+            r#"{"name":7}"#,
+            r#"{"names":"a"}"#,
+            r#"{ "name":"a"}"#,
+            r#"["name"]"#,
+            "{}",
+        ] {
+            assert_eq!(first(text), None, "{text}");
+        }
+        let read = params(r#"{"name":"a"}"#);
+        assert!(read.leading_text("name").is_some() && read.get("task").is_none());
+        assert!(read.top.get().is_none(), "nothing was parsed");
+        assert!(read.get("name").is_some() && read.top.get().is_some());
     }
 
     #[test]

@@ -160,11 +160,8 @@ impl ConnectionActivity {
         activity
     }
 
-    /// Begins a request: the connection is not idle until it ends. On an evicted connection, whose task is about to end,
-    /// this never returns.
-    ///
-    /// Cancel safety: if the future is dropped before it is ready, no request has begun.
-    pub(super) async fn begin_request(self: &Arc<Self>) -> ActiveRequest {
+    /// Begins a request: the connection is not idle until it ends. `None` on an evicted connection, whose task is about to end.
+    pub(super) fn begin_request(self: &Arc<Self>) -> Option<ActiveRequest> {
         let mut since = self.idle_since.load(Ordering::Acquire);
         while since != EVICTED {
             match self
@@ -173,12 +170,12 @@ impl ConnectionActivity {
             {
                 Ok(_) => {
                     self.requests.fetch_add(1, Ordering::Relaxed);
-                    return ActiveRequest(self.clone());
+                    return Some(ActiveRequest(self.clone()));
                 }
                 Err(now) => since = now,
             }
         }
-        std::future::pending().await
+        None
     }
 
     /// Waits until the connection is evicted.

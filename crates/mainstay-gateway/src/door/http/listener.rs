@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -22,16 +22,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::guard::HttpCaller;
-use super::limits::{ConnectionActivity, ConnectionLimiter, LogLimiter};
+use super::limits::{ActiveRequest, ConnectionActivity, ConnectionLimiter, LogLimiter};
 use super::options::{DoorError, HttpDoor};
 use super::response::ResponseBody;
 use super::service::HttpService;
 use super::timeouts::{HeadTimer, UnreadOutput, WriteTimeout};
 use crate::budget::Reclaim;
 use crate::gateway::Gateway;
-
-/// How long a connection may stay open between two requests.
-const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long the TLS handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -213,21 +210,17 @@ where
 {
     let head_timer = Arc::<HeadTimer>::default();
     let handler = service_fn(|request| {
+        // Begun here, as hyper reads once more before it polls the handler: the head has arrived, and needs no timer.
+        let active = activity.begin_request();
         // Boxed, so that a connection needs memory for a request only while there is one.
-        let handled = Box::pin(handle(
-            service.clone(),
-            peer,
-            activity,
-            head_timer.clone(),
-            request,
-        ));
+        let handled = Box::pin(handle(service.clone(), peer, active, head_timer.clone(), request));
         async move { Ok::<_, Infallible>(handled.await) }
     });
     let stream = WriteTimeout::new(stream, activity.clone());
     let unread = stream.unread();
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(KEEP_ALIVE_TIMEOUT)
+        // The stream has timers of its own for this.
+        .header_read_timeout(None)
         .serve_connection(TokioIo::new(stream), handler);
     let mut connection = pin!(connection);
     let ended = tokio::select! {
@@ -246,15 +239,18 @@ where
     }
 }
 
-/// Answers one request. Its connection is not idle meanwhile, nor while a stream that answers it is open.
+/// Answers one request. Its connection is not idle meanwhile, nor while a stream that answers it is open. On an evicted
+/// connection, which has no active request and is about to end, this never returns.
 async fn handle(
     service: Arc<HttpService>,
     peer: IpAddr,
-    activity: &Arc<ConnectionActivity>,
+    active: Option<ActiveRequest>,
     head_timer: Arc<HeadTimer>,
     request: Request<Incoming>,
 ) -> Response<ResponseBody> {
-    let active = activity.begin_request().await;
+    let Some(active) = active else {
+        return std::future::pending().await;
+    };
     let mut response = service.handle(peer, head_timer, request).await;
     response.body_mut().keep_active(active);
     response

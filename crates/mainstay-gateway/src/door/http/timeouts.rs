@@ -17,6 +17,9 @@ use super::limits::ConnectionActivity;
 /// How long a client may read nothing of what is written to it.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long a connection may stay open between two requests.
+pub(super) const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// How long the head of a request may take from its first byte. A client sends it at once, and a slow network needs seconds.
 pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -24,11 +27,14 @@ pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// no proxy takes the silence for the end.
 pub(super) const HOLD_BACK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection that fails when its client does not read, or does not finish the head of a request, in time.
+/// A connection that fails when its client does not read, sends no request, or does not finish the head of one in time.
 pub(super) struct WriteTimeout<S> {
     stream: S,
     activity: Arc<ConnectionActivity>,
-    head: HeadProgress,
+    /// The head of the next request, while no request runs.
+    awaited: Option<AwaitedHead>,
+    /// Runs while a head is awaited. It stays registered with the runtime between requests, as that of [`HeadTimer`] does.
+    silent: Option<Pin<Box<Sleep>>>,
     /// Runs while the client reads nothing.
     blocked: Option<Pin<Box<Sleep>>>,
     unread: Arc<UnreadOutput>,
@@ -36,13 +42,14 @@ pub(super) struct WriteTimeout<S> {
     turn: Turn,
 }
 
-/// How much of the head of a request has arrived. Each counts the requests before it.
-enum HeadProgress {
-    Nothing,
-    /// Something, since then. Nearly always the rest has arrived too, and no timer is needed.
-    Begun(Instant, u64),
-    /// The rest did not arrive at once.
-    Slow(Pin<Box<Sleep>>, u64),
+/// The head of a request that is not complete.
+#[derive(Clone, Copy)]
+struct AwaitedHead {
+    /// How many requests came before it.
+    requests: u64,
+    /// Since when it is awaited, or since its first byte.
+    since: Instant,
+    has_begun: bool,
 }
 
 /// Whether something was written that the client has not read yet.
@@ -60,7 +67,8 @@ impl<S> WriteTimeout<S> {
         Self {
             stream,
             activity,
-            head: HeadProgress::Nothing,
+            awaited: None,
+            silent: None,
             blocked: None,
             unread: Arc::default(),
             turn: Turn::new(),
@@ -93,6 +101,36 @@ impl<S> WriteTimeout<S> {
             "the client does not read",
         )))
     }
+
+    /// Waits until the client has taken too long to begin a request, or to finish the head of one. While a request runs, this
+    /// never returns.
+    fn poll_silent(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        if !self.activity.is_idle() {
+            return Poll::Pending;
+        }
+        let awaited = self.awaited.get_or_insert_with(|| AwaitedHead {
+            requests: self.activity.requests(),
+            since: Instant::now(),
+            has_begun: false,
+        });
+        loop {
+            let (timeout, what) = match awaited.has_begun {
+                false => (KEEP_ALIVE_TIMEOUT, "the client sent no request"),
+                true => (HEAD_TIMEOUT, "the head of a request did not arrive in time"),
+            };
+            let until = awaited.since + timeout;
+            let timer = self.silent.get_or_insert_with(|| Box::pin(sleep_until(until)));
+            if timer.deadline() != until {
+                timer.as_mut().reset(until);
+            }
+            ready!(timer.as_mut().poll(context));
+            if awaited.has_begun || !self.unread.is_some() {
+                return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, what));
+            }
+            // The client still reads the last answer, and has a time of its own for that.
+            awaited.since = Instant::now();
+        }
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
@@ -103,36 +141,26 @@ impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     ) -> Poll<io::Result<()>> {
         ready!(self.turn.poll_over(context));
         let requests = self.activity.requests();
-        if let HeadProgress::Begun(_, before) | HeadProgress::Slow(_, before) = self.head
-            && before != requests
-        {
-            // The head is complete: its request has begun.
-            self.head = HeadProgress::Nothing;
-        }
-        if let HeadProgress::Begun(since, _) = self.head {
-            let left = (since + HEAD_TIMEOUT).saturating_duration_since(Instant::now());
-            self.head = HeadProgress::Slow(Box::pin(sleep(left)), requests);
-        }
-        if let HeadProgress::Slow(timer, _) = &mut self.head
-            && timer.as_mut().poll(context).is_ready()
-        {
-            let what = "the head of a request did not arrive in time";
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, what)));
-        }
+        // Once its request has begun, a head is complete.
+        self.awaited = self.awaited.filter(|head| head.requests == requests);
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         let bytes = buffer.filled().len() - before;
-        match read.is_pending() {
+        if read.is_pending() {
             // The task waits now, and others run.
-            true => self.turn = Turn::new(),
-            false => {
-                self.turn.count_message();
-                self.turn.count_bytes(bytes);
-            }
+            self.turn = Turn::new();
+            return self.poll_silent(context).map(Err);
         }
+        self.turn.count_message();
+        self.turn.count_bytes(bytes);
         // What arrives while a request is being answered is its body.
-        if bytes > 0 && matches!(self.head, HeadProgress::Nothing) && self.activity.is_idle() {
-            self.head = HeadProgress::Begun(Instant::now(), requests);
+        let has_begun = self.awaited.is_some_and(|head| head.has_begun);
+        if bytes > 0 && !has_begun && self.activity.is_idle() {
+            self.awaited = Some(AwaitedHead {
+                requests,
+                since: Instant::now(),
+                has_begun: true,
+            });
         }
         read
     }

@@ -32,6 +32,58 @@ async fn the_time_of_a_head_counts_from_its_first_byte_whatever_trickles_in() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_connection_stays_open_for_so_long_after_each_request_and_no_longer() {
+    let (near, _far) = duplex(10);
+    let activity = activity();
+    let mut stream = WriteTimeout::new(near, activity.clone());
+    let mut piece = [0; 1];
+    for _ in 0..3 {
+        let idle = tokio::time::timeout(KEEP_ALIVE_TIMEOUT / 2, stream.read(&mut piece));
+        assert!(idle.await.is_err());
+        let request = activity.begin_request();
+        let busy = tokio::time::timeout(2 * KEEP_ALIVE_TIMEOUT, stream.read(&mut piece));
+        assert!(busy.await.is_err(), "a request runs");
+        drop(request);
+    }
+    // Each time that hyper polls the connection, it flushes, too.
+    let began = Instant::now();
+    while tokio::time::timeout(Duration::from_secs(7), stream.read(&mut piece))
+        .await
+        .is_err()
+    {
+        stream.flush().await.unwrap();
+    }
+    assert_eq!(began.elapsed(), KEEP_ALIVE_TIMEOUT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_still_reads_its_answer_is_not_disconnected_for_want_of_a_request() {
+    let (near, mut far) = duplex(10);
+    let stream = WriteTimeout::new(near, activity());
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let slow = tokio::spawn(async move {
+        let mut piece = [0; 10];
+        for _ in 0..10 {
+            sleep(WRITE_TIMEOUT / 2).await;
+            far.read_exact(&mut piece).await.unwrap();
+        }
+        far
+    });
+    let reading = tokio::spawn(async move {
+        let failed = reader.read(&mut [0; 1]).await.unwrap_err();
+        (failed.kind(), Instant::now())
+    });
+    writer.write_all(&[0; 100]).await.unwrap();
+    let (written, _far) = (Instant::now(), slow.await.unwrap());
+    let (failed, at) = reading.await.unwrap();
+    assert_eq!(failed, io::ErrorKind::TimedOut);
+    assert!(
+        written > at - KEEP_ALIVE_TIMEOUT && written < at,
+        "it fails when it is idle"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn neither_a_body_nor_the_pause_before_the_next_request_counts_as_a_head() {
     let (near, mut far) = duplex(10);
     let activity = activity();
@@ -40,7 +92,7 @@ async fn neither_a_body_nor_the_pause_before_the_next_request_counts_as_a_head()
     for _ in 0..3 {
         far.write_all(b"x").await.unwrap();
         stream.read_exact(&mut piece).await.unwrap();
-        let request = activity.begin_request().await;
+        let request = activity.begin_request();
         far.write_all(b"x").await.unwrap();
         stream.read_exact(&mut piece).await.unwrap();
         sleep(2 * HEAD_TIMEOUT).await;
@@ -53,7 +105,7 @@ async fn neither_a_body_nor_the_pause_before_the_next_request_counts_as_a_head()
     // The next request is whole before anything else is read.
     far.write_all(b"x").await.unwrap();
     stream.read_exact(&mut piece).await.unwrap();
-    drop(activity.begin_request().await);
+    drop(activity.begin_request());
     sleep(2 * HEAD_TIMEOUT).await;
     let idle = tokio::time::timeout(2 * HEAD_TIMEOUT, stream.read(&mut piece));
     assert!(idle.await.is_err(), "nothing of another has begun");
@@ -86,7 +138,7 @@ async fn a_client_that_never_stops_writing_lets_other_tasks_run_between_its_turn
         let counting = input.most_reads_in_one_turn(300);
         let activity = activity();
         // A request runs, so that no head is awaited.
-        let request = activity.begin_request().await;
+        let request = activity.begin_request();
         let reading = tokio::spawn(async move {
             let mut stream = WriteTimeout::new(input, activity);
             let mut read = vec![0; 64 * 1024];
@@ -111,4 +163,12 @@ async fn every_response_is_held_back_as_long_though_requests_share_a_timer() {
         head_timer.wait().await;
         assert_eq!(began.elapsed(), HOLD_BACK_TIMEOUT);
     }
+}
+
+/// It is part of the principal of a client without a token: two clients behind one address have a budget each.
+#[test]
+fn no_two_connections_have_the_same_number() {
+    let timers = [(); 3].map(|()| HeadTimer::default());
+    let numbers: std::collections::HashSet<u64> = timers.iter().map(|timer| timer.connection).collect();
+    assert_eq!(numbers.len(), timers.len());
 }
