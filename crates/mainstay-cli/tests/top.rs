@@ -314,11 +314,18 @@ fn the_servers_of_a_program_that_serves_over_http_are_watched_by_its_address() {
     // To the end, so that it never finds its pipe full.
     thread::spawn(move || lines.for_each(drop));
     let token = at("token");
-    let arguments = ["--url", &url.unwrap(), "--admin-token-file", token.to_str().unwrap()];
+    let arguments = [
+        "--url",
+        &url.unwrap(),
+        "--admin-token-file",
+        token.to_str().unwrap(),
+    ];
     let mut top = Top::with(&arguments, &[]);
     top.wait("the server", |screen| screen.contains("> demo   connected"));
     top.press("d");
-    top.wait("the disabled server", |screen| screen.contains("> demo   disabled"));
+    top.wait("the disabled server", |screen| {
+        screen.contains("> demo   disabled")
+    });
     top.press("q");
     top.ends(0);
 }
