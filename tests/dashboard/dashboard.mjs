@@ -19,6 +19,8 @@ const require = createRequire(join(modules, "package.json"));
 const { chromium } = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 const WAIT = 30_000;
+/** Longer than any step takes. One of them waits until a login link is too old. */
+const STEP_TIMEOUT = 120_000;
 /** Longer than a login link works. */
 const LINK_LIFETIME = 61_000;
 
@@ -83,12 +85,16 @@ function loginLink() {
 
 let failed = 0;
 async function step(name, run) {
+  let timer = null;
+  const late = new Promise((_, fail) => { timer = setTimeout(() => fail(new Error(`it takes longer than ${STEP_TIMEOUT / 1000} s`)), STEP_TIMEOUT); });
   try {
-    await run();
+    await Promise.race([run(), late]);
     console.log(`ok ${name}`);
   } catch (error) {
     failed += 1;
     console.log(`not ok ${name}: ${error.stack ?? error}`);
+  } finally {
+    clearTimeout(timer);
   }
 }
 
@@ -285,6 +291,8 @@ try {
       const wide = await page.evaluate(() => document.documentElement.scrollWidth);
       check(wide <= 390, `${view} is ${wide} wide`);
     }
+    const hidden = await page.locator(".scroll").evaluate((table) => table.scrollWidth - table.clientWidth);
+    check(hidden <= 1, `${hidden} pixels of the servers are beside the screen`);
     await page.setViewportSize({ width: 1440, height: 900 });
   });
   await step("the keyboard reaches every command", async () => {

@@ -3,7 +3,7 @@
 //! A terminal emulator (vt100) reads what the program writes, so a test sees what a person would.
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::num::NonZeroU16;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -89,6 +89,11 @@ struct Top {
 
 impl Top {
     fn start(socket: &Path, variables: &[(&str, &str)]) -> Self {
+        let socket = socket.to_str().expect("a short path");
+        Self::with(&["--socket", socket], variables)
+    }
+
+    fn with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -97,8 +102,8 @@ impl Top {
         tcsetwinsize(&terminal, size(24, 100)).unwrap();
         let end = || Stdio::from(terminal.try_clone().unwrap());
         let child = Command::new(MAINSTAY)
-            .args(["top", "--socket"])
-            .arg(socket)
+            .arg("top")
+            .args(arguments)
             .env_clear()
             .env("TERM", "xterm-256color")
             .envs(variables.iter().copied())
@@ -271,6 +276,58 @@ fn a_daemon_that_goes_away_and_comes_back_is_followed_and_a_resize_is_drawn() {
     });
     kill_process(Pid::from_child(&top.child), Signal::TERM).unwrap();
     top.ends(143);
+}
+
+/// A process that is killed when this is dropped.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // Its guardian ends the servers.
+        let _gone_already = self.0.kill();
+        let _reaped_already = self.0.wait();
+    }
+}
+
+#[test]
+fn the_servers_of_a_program_that_serves_over_http_are_watched_by_its_address() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let config = format!(r#"{{"mcpServers":{{"demo":{{"command":"{MAINSTAY}","args":["demo-server"]}}}}}}"#);
+    std::fs::write(at("mcp.json"), config).unwrap();
+    let mut serving = Command::new(MAINSTAY);
+    serving
+        .args(["serve", "--admin", "--listen", "127.0.0.1:0", "--config"])
+        .arg(at("mcp.json"))
+        .arg("--admin-token-file")
+        .arg(at("token"))
+        .env_clear()
+        .env("HOME", directory.path())
+        .stderr(Stdio::piped());
+    let mut serving = Killed(serving.spawn().unwrap());
+    let mut lines = BufReader::new(serving.0.stderr.take().unwrap()).lines();
+    let url = lines.find_map(|line| {
+        let line = line.unwrap();
+        let (_, address) = line.split_once("the control API is at ")?;
+        Some(address.split("/api").next()?.to_owned())
+    });
+    // To the end, so that it never finds its pipe full.
+    thread::spawn(move || lines.for_each(drop));
+    let token = at("token");
+    let arguments = [
+        "--url",
+        &url.unwrap(),
+        "--admin-token-file",
+        token.to_str().unwrap(),
+    ];
+    let mut top = Top::with(&arguments, &[]);
+    top.wait("the server", |screen| screen.contains("> demo   connected"));
+    top.press("d");
+    top.wait("the disabled server", |screen| {
+        screen.contains("> demo   disabled")
+    });
+    top.press("q");
+    top.ends(0);
 }
 
 #[test]

@@ -159,6 +159,11 @@ mod tests {
             ["/a~1b", "/content/0/text", "/content/1", "/gone", "/new"]
         );
         assert_eq!(places(&json!(null), &json!({}), &[]), [""]);
+        assert_eq!(
+            places(&json!([1]), &json!([1, 2]), &[]),
+            ["/1"],
+            "more than was recorded"
+        );
     }
 
     #[test]

@@ -30,6 +30,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::args::Common;
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::output::Screen;
+use crate::ui::admin_client;
 
 use feed::Feed;
 use model::{TopModel, TopRequest};
@@ -56,8 +57,14 @@ Keys:
   Esc             back to the list      q  quit, ?  help")]
 pub(crate) struct TopArgs {
     /// The socket of the control API [default: that of the daemon]
-    #[arg(long, value_name = "SOCKET")]
+    #[arg(long, value_name = "SOCKET", conflicts_with = "url")]
     pub(crate) socket: Option<PathBuf>,
+    /// Where `mainstay serve --admin` listens, to watch its servers
+    #[arg(long)]
+    pub(crate) url: Option<String>,
+    /// The token file of `mainstay serve --admin`, if that was started with another one than its own
+    #[arg(long, value_name = "FILE", requires = "url")]
+    pub(crate) admin_token_file: Option<PathBuf>,
 }
 
 pub(crate) fn run(top: &TopArgs, _: &Common, screen: &Screen) -> Done {
@@ -66,15 +73,15 @@ pub(crate) fn run(top: &TopArgs, _: &Common, screen: &Screen) -> Done {
         let remedy = "`mainstay top` needs a terminal that redraws; `mainstay status` prints the same once";
         return Err(CommandFailure::usage(anyhow!(remedy)));
     }
-    let socket = match &top.socket {
-        Some(socket) => socket.clone(),
-        None => RuntimeDirectory::find(|name| env::var_os(name))
-            .map_err(CommandFailure::failed)?
-            .socket(),
+    let client = match (&top.url, &top.socket) {
+        (Some(url), _) => admin_client(url, top.admin_token_file.as_deref())?,
+        (None, Some(socket)) => ControlClient::unix(socket.clone()),
+        (None, None) => {
+            let directory = RuntimeDirectory::find(|name| env::var_os(name));
+            ControlClient::unix(directory.map_err(CommandFailure::failed)?.socket())
+        }
     };
-    let client = ControlClient::unix(socket)
-        .via(ActorKind::Top)
-        .timeout(REQUEST_TIMEOUT);
+    let client = client.via(ActorKind::Top).timeout(REQUEST_TIMEOUT);
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(CommandFailure::failed)?;
     let shown = runtime.block_on(show(client, screen.out.is_coloured()));

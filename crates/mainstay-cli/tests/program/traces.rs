@@ -1,6 +1,6 @@
 //! Traces: one from a client through Mainstay into a server, decoded by OpenTelemetry's own definitions; and receivers that are down or hang.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -355,6 +355,42 @@ async fn a_receiver_that_takes_connections_and_hangs_costs_one_line() {
     let hanging = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", hanging.local_addr().expect("an address"));
     goes_on(&url).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_refuses_is_asked_again_and_costs_one_line() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let (sender, refused) = mpsc::channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            // The answer to a request that was not read to its end may be lost.
+            let mut begun = [0; 64 * 1024];
+            let _some = stream.read(&mut begun).expect("a request");
+            let answer =
+                b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            stream.write_all(answer).expect("it reads the answer");
+            if sender.send(()).is_err() {
+                return;
+            }
+        }
+    });
+    let sandbox = Sandbox::with(&json!({ "one": good() }));
+    let serving = Serving::start(&sandbox, &["--otlp-endpoint", &url]);
+    serving.hears("one: connected");
+    let visitor = Visitor::legacy(serving.address, "/mcp").await;
+    visitor.call("one__echo", json!({ "text": "hello" })).await;
+    // The third attempt begins after the second has failed.
+    for attempt in 1..=3 {
+        refused
+            .recv_timeout(LONG)
+            .unwrap_or_else(|_| panic!("attempt {attempt}"));
+    }
+    serving.signal(Signal::TERM);
+    let lines = serving.hears_up_to("finishing what runs");
+    let told = lines.iter().filter(|line| line.contains("cannot be exported"));
+    assert_eq!(told.count(), 1, "{lines:?}");
 }
 
 #[test]

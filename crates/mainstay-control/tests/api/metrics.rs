@@ -1,5 +1,6 @@
 //! Metrics: what a scrape shows, and who may read it.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -132,6 +133,27 @@ async fn a_scrape_shows_calls_by_tool_states_catalogs_and_ended_sessions() {
     has(&body, r#"mainstay_sessions{door="stdio"} 0"#);
     assert!(body.contains(r#"mainstay_server_catalog_items{server="one",kind="tool"}"#));
     assert!(!body.contains("# EOF") && !body.contains("node="));
+}
+
+#[tokio::test]
+async fn a_scrape_has_every_metric_of_the_document_and_no_other() {
+    let document = include_str!("../../../../docs/metrics.md");
+    let names = document
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let is_metric = |name: &&str| {
+        ["mcp_", "mainstay_", "process_"]
+            .iter()
+            .any(|start| name.starts_with(start))
+    };
+    let documented: BTreeSet<&str> = names.filter(is_metric).collect();
+    let world = World::one().await;
+    let (_, body) = scrape(&world, "").await;
+    let types = body
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let scraped: BTreeSet<&str> = types.collect();
+    assert_eq!(scraped, documented);
 }
 
 #[tokio::test]
