@@ -41,7 +41,7 @@ pub struct StoredLogin {
     pub record: LoginRecord,
     /// When the person logged in, in milliseconds since 1970.
     pub logged_in_at: u64,
-    /// When the access token was requested, in milliseconds since 1970.
+    /// When the access token was received, in milliseconds since 1970.
     pub obtained_at: u64,
     /// Why the login ended, if it did. Its tokens are not used any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]

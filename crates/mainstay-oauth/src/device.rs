@@ -10,7 +10,7 @@ use crate::address::{AddressError, AddressRules};
 use crate::document::{self, DocumentError, TEXT_LIMIT, bounded};
 use crate::http::HttpResponse;
 use crate::secret::SecretText;
-use crate::token::{self, Expect, IssuedTokens, TokenError};
+use crate::token::{self, Expect, IssuedTokens, TokenError, TokenTimes};
 
 const DOCUMENT: &str = "device authorization response";
 
@@ -157,10 +157,10 @@ impl DeviceCode {
     pub(crate) fn handle_poll(
         &mut self,
         response: &HttpResponse,
-        now: SystemTime,
+        times: TokenTimes,
     ) -> Result<Option<IssuedTokens>, DeviceError> {
         let slower = (self.interval + POLL_INTERVAL).min(LONGEST_INTERVAL);
-        match token::read(response, Expect::Bearer, now) {
+        match token::read(response, Expect::Bearer, times) {
             Ok(tokens) => Ok(Some(tokens)),
             Err(TokenError::Rejected { code, .. }) if code == "authorization_pending" => Ok(None),
             Err(TokenError::Rejected { code, .. }) if code == "slow_down" => {

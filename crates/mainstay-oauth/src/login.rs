@@ -143,7 +143,7 @@ impl Login {
                 Ok(LoginStep::ShowCode { prompt, until })
             }
             Stage::Polling(target, client, mut device) => {
-                match device.handle_poll(response, self.issued_at(context))? {
+                match device.handle_poll(response, self.token_times(context))? {
                     Some(tokens) => Ok(self.finish(&target, Some(&client), tokens)),
                     None => {
                         let until = device.next_poll(context.now);
@@ -159,7 +159,7 @@ impl Login {
                 self.request(target, Some(client), form, context)
             }
             Stage::Requesting(target, client) => {
-                let tokens = token::read(response, Expect::Bearer, self.issued_at(context));
+                let tokens = token::read(response, Expect::Bearer, self.token_times(context));
                 let is_workload = matches!(self.options.grant, LoginGrant::Workload { .. });
                 let refused = if is_workload {
                     LoginError::Workload

@@ -11,7 +11,7 @@ use crate::form::Form;
 use crate::http::{HttpRequest, HttpResponse};
 use crate::record::LoginRecord;
 use crate::secret::SecretText;
-use crate::token::{self, Expect, TokenError};
+use crate::token::{self, Expect, TokenError, TokenTimes};
 
 /// A refresh or a revocation that cannot be asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,9 +69,11 @@ impl Renewal {
         response: &HttpResponse,
         context: &Context<'_>,
     ) -> Result<LoginRecord, RenewalError> {
-        // The life of the token began before its answer arrived.
-        let issued_at = self.requested_at.min(context.now);
-        let tokens = token::read(response, Expect::Bearer, issued_at)?;
+        let times = TokenTimes {
+            requested_at: self.requested_at,
+            now: context.now,
+        };
+        let tokens = token::read(response, Expect::Bearer, times)?;
         Ok(self.record.renewed(tokens))
     }
 }

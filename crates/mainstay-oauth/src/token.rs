@@ -117,11 +117,36 @@ struct Members {
     scope: Option<Value>,
 }
 
+/// When tokens were requested, and when they arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TokenTimes {
+    pub(crate) requested_at: SystemTime,
+    pub(crate) now: SystemTime,
+}
+
+impl From<SystemTime> for TokenTimes {
+    fn from(now: SystemTime) -> Self {
+        let requested_at = now;
+        Self { requested_at, now }
+    }
+}
+
+impl TokenTimes {
+    /// When a token of this life expires. The server issued it at some time between the request and the answer, so its life counts
+    /// from the request. An answer that took longer than a quarter of the life costs a quarter: a token that counts as expired when it
+    /// arrives would be renewed for ever.
+    fn expiry(self, life: Duration) -> Option<SystemTime> {
+        let earliest = self.now.checked_sub(life / 4)?;
+        let issued_at = self.requested_at.min(self.now).max(earliest);
+        issued_at.checked_add(life)
+    }
+}
+
 /// Reads a response of the token endpoint.
 pub(crate) fn read(
     response: &HttpResponse,
     expect: Expect,
-    now: SystemTime,
+    times: impl Into<TokenTimes>,
 ) -> Result<IssuedTokens, TokenError> {
     if !response.is_success() {
         return Err(refusal(response));
@@ -167,7 +192,7 @@ pub(crate) fn read(
         expires_at: members
             .expires_in
             .and_then(|value| lifetime(&value))
-            .and_then(|life| now.checked_add(life)),
+            .and_then(|life| times.into().expiry(life)),
         scopes: members.scope.as_ref().and_then(Value::as_str).map(split_scopes),
     })
 }

@@ -1,7 +1,5 @@
 //! The requests of a login, and the record at its end.
 
-use std::time::SystemTime;
-
 use url::Url;
 
 use super::{AuthorizationAddress, CompletedLogin, Login, LoginError, LoginStep, LoginTarget, Next, Stage};
@@ -18,7 +16,7 @@ use crate::registration::STORED_VERSION;
 use crate::revision::Revision;
 use crate::scope::OFFLINE_ACCESS;
 use crate::secret::SecretText;
-use crate::token::IssuedTokens;
+use crate::token::{IssuedTokens, TokenTimes};
 
 impl Login {
     pub(super) fn register(
@@ -121,9 +119,11 @@ impl Login {
         Ok(LoginStep::Send(request))
     }
 
-    /// From when the life of a token counts: it began before the answer arrived.
-    pub(super) fn issued_at(&self, context: &Context<'_>) -> SystemTime {
-        self.requested_at.map_or(context.now, |at| at.min(context.now))
+    pub(super) fn token_times(&self, context: &Context<'_>) -> TokenTimes {
+        TokenTimes {
+            requested_at: self.requested_at.unwrap_or(context.now),
+            now: context.now,
+        }
     }
 
     pub(super) fn finish(

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::wire::{HEAD_LENGTH, Malformed, MethodCall, Reply, WireWriter, message_length, reply};
+use super::wire::{HEAD_LENGTH, Malformed, MethodCall, MethodReply, WireWriter, message_length, reply};
 
 /// The longest line of the authentication.
 const LINE_LIMIT: usize = 1024;
@@ -117,7 +117,7 @@ impl SessionBus {
     }
 
     /// Calls a method and waits for its answer.
-    pub(super) fn call(&mut self, call: &MethodCall<'_>) -> Result<Reply, BusError> {
+    pub(super) fn call(&mut self, call: &MethodCall<'_>) -> Result<MethodReply, BusError> {
         self.serial += 1;
         self.write(&call.bytes(self.serial))?;
         for _ in 0..PASSED_OVER_LIMIT {

@@ -10,7 +10,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::KeyringFailure;
 use super::bus::{BusError, SessionBus};
-use super::wire::{MethodCall, Reply, WireReader, WireWriter};
+use super::wire::{MethodCall, MethodReply, WireReader, WireWriter};
 use crate::store::key::{KEY_LENGTH, key_of};
 
 /// How long the keyring may take for all answers. The bus may have to start it.
@@ -29,10 +29,10 @@ const SESSION_COLLECTION: &str = "/org/freedesktop/secrets/collection/session";
 /// The path that stands for no object.
 const NO_OBJECT: &str = "/";
 
-type Key = [u8; KEY_LENGTH];
+type StoreKey = [u8; KEY_LENGTH];
 
 /// The key in this item.
-pub(in crate::store) fn read_key(item: &str) -> Result<Key, KeyringFailure> {
+pub(in crate::store) fn read_key(item: &str) -> Result<StoreKey, KeyringFailure> {
     let mut keyring = Keyring::open()?;
     match keyring.find(item)? {
         Some(path) => keyring.secret(&path, item),
@@ -45,7 +45,7 @@ pub(in crate::store) fn read_key(item: &str) -> Result<Key, KeyringFailure> {
 }
 
 /// A new key, kept in this item of the default collection.
-pub(in crate::store) fn make_key(item: &str) -> Result<Key, KeyringFailure> {
+pub(in crate::store) fn make_key(item: &str) -> Result<StoreKey, KeyringFailure> {
     let mut key = [0; KEY_LENGTH];
     let filled = SystemRandom::new().fill(&mut key);
     filled.map_err(|_unspecified| KeyringFailure::Refused("the system gave no random numbers".to_owned()))?;
@@ -107,7 +107,7 @@ impl Keyring {
         }
     }
 
-    fn secret(&mut self, path: &str, item: &str) -> Result<Key, KeyringFailure> {
+    fn secret(&mut self, path: &str, item: &str) -> Result<StoreKey, KeyringFailure> {
         let mut body = WireWriter::default();
         body.text(&self.session);
         let reply = self.call(path, ITEM_INTERFACE, "GetSecret", "o", body)?;
@@ -122,7 +122,7 @@ impl Keyring {
         })
     }
 
-    fn create(&mut self, collection: &str, item: &str, key: &Key) -> Result<(), KeyringFailure> {
+    fn create(&mut self, collection: &str, item: &str, key: &StoreKey) -> Result<(), KeyringFailure> {
         let mut body = WireWriter::default();
         body.array(8, |properties| {
             properties.align(8);
@@ -191,7 +191,7 @@ impl Keyring {
         member: &str,
         signature: &str,
         body: WireWriter,
-    ) -> Result<Reply, KeyringFailure> {
+    ) -> Result<MethodReply, KeyringFailure> {
         let answered = self.bus.call(&MethodCall {
             destination: SERVICE,
             path,
@@ -219,7 +219,7 @@ fn attributes(item: &str) -> [(&'static str, &str); 2] {
     [("service", "mainstay"), ("store", item)]
 }
 
-fn arguments<'a>(reply: &'a Reply, types: &str) -> Result<WireReader<'a>, KeyringFailure> {
+fn arguments<'a>(reply: &'a MethodReply, types: &str) -> Result<WireReader<'a>, KeyringFailure> {
     read(|| reply.arguments(types))
 }
 

@@ -135,7 +135,7 @@ fn length(bytes: usize) -> u32 {
 
 /// An answer to a call.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct MethodReply {
     /// The serial of the call.
     pub(super) of: u32,
     /// The name of the error, if the call failed.
@@ -144,7 +144,7 @@ pub(super) struct Reply {
     body: Vec<u8>,
 }
 
-impl Reply {
+impl MethodReply {
     /// The arguments, if they have these types.
     pub(super) fn arguments(&self, signature: &str) -> Result<WireReader<'_>, Malformed> {
         if self.signature == signature {
@@ -177,7 +177,7 @@ pub(super) fn message_length(head: &[u8; HEAD_LENGTH]) -> Result<usize, Malforme
 }
 
 /// The answer in a whole message; `None` if it is a call or a signal.
-pub(super) fn reply(message: &[u8]) -> Result<Option<Reply>, Malformed> {
+pub(super) fn reply(message: &[u8]) -> Result<Option<MethodReply>, Malformed> {
     let mut reader = WireReader::new(message);
     let (_order, kind) = (reader.byte()?, reader.byte()?);
     if kind != METHOD_RETURN && kind != ERROR {
@@ -207,7 +207,7 @@ pub(super) fn reply(message: &[u8]) -> Result<Option<Reply>, Malformed> {
         return Err(Malformed);
     }
     let error = error.filter(|_| kind == ERROR);
-    Ok(Some(Reply {
+    Ok(Some(MethodReply {
         of,
         error,
         signature,
