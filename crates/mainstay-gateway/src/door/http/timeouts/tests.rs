@@ -76,7 +76,8 @@ async fn a_client_that_still_reads_its_answer_is_not_disconnected_for_want_of_a_
     });
     writer.write_all(&[0; 100]).await.unwrap();
     let (written, _far) = (Instant::now(), slow.await.unwrap());
-    let (failed, at) = reading.await.unwrap();
+    let reading = tokio::time::timeout(2 * KEEP_ALIVE_TIMEOUT, reading);
+    let (failed, at) = reading.await.expect("it is idle").unwrap();
     assert_eq!(failed, io::ErrorKind::TimedOut);
     assert!(
         written > at - KEEP_ALIVE_TIMEOUT && written < at,
