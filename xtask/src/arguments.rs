@@ -28,8 +28,8 @@ Usage: cargo xtask CHORE
                       the chaos tests for N seconds each (default 60); the seed replays a run
   fuzz [--seconds N | --minutes N]
                       the fuzz targets, one after the other, for so long in all (default: a minute)
-  mutants [-p PACKAGE] [--only TEXT] [--shard K/N] [--jobs N]
-                      the mutants that the tests must catch: all, those with TEXT in their names, or each
+  mutants [-p PACKAGE] [--only TEXT]... [--shard K/N] [--jobs N]
+                      the mutants that the tests must catch: all, those with a TEXT in their names, or each
                       Nth, beginning with the Kth
   public-api          writes the listings of the public API, crates/*/public-api.txt
   help                this text";
@@ -170,7 +170,7 @@ fn parse_mutants(mut arguments: impl Iterator<Item = String>) -> Result<MutantOp
         };
         match argument.as_str() {
             "-p" | "--package" => options.package = Some(text()?),
-            "--only" => options.only = Some(text()?),
+            "--only" => options.only.push(text()?),
             "--jobs" => options.jobs = Some(usize::try_from(number(&argument, &mut arguments)?)?),
             "--shard" => options.shard = Some(shard(&text()?)?),
             unknown => bail!("mutants does not know {unknown:?}"),
@@ -265,11 +265,11 @@ mod tests {
     fn mutants_can_be_chosen_by_package_and_by_name() {
         let expected = MutantOptions {
             package: Some("mainstay".into()),
-            only: Some("keeper".into()),
+            only: vec!["keeper".into(), "wire/raw".into()],
             shard: Some((1, 8)),
             jobs: Some(1),
         };
-        let line = "mutants -p mainstay --only keeper --jobs 1 --shard 1/8";
+        let line = "mutants -p mainstay --only keeper --only wire/raw --jobs 1 --shard 1/8";
         assert_eq!(parsed(line).unwrap(), Chore::Mutants(expected));
         assert!(parsed("mutants --shard 8/8").is_err());
         assert!(parsed("mutants -p").is_err());

@@ -39,8 +39,8 @@ const PACKAGES: &[(&str, &[&str])] = &[
 pub(crate) struct MutantOptions {
     /// Only this package's mutants.
     pub(crate) package: Option<String>,
-    /// Only mutants with this text in their names.
-    pub(crate) only: Option<String>,
+    /// Only mutants with one of these texts in their names, if there are any.
+    pub(crate) only: Vec<String>,
     /// Only each Nth mutant, beginning with the Kth: `(K, N)`, counted from 0.
     pub(crate) shard: Option<(usize, usize)>,
     /// How many tests run at the same time.
@@ -89,10 +89,8 @@ fn run_package(
     let fitting = workshop.fit(project, package, mutants)?;
     let unviable = all.count() - constants - fitting.len();
     let is_chosen = |id: &usize| {
-        let is_named = options
-            .only
-            .as_ref()
-            .is_none_or(|only| mutants[*id].name.contains(only));
+        let name = &mutants[*id].name;
+        let is_named = options.only.is_empty() || options.only.iter().any(|only| name.contains(only));
         is_named && options.shard.is_none_or(|(shard, shards)| id % shards == shard)
     };
     let mut left: Vec<usize> = fitting.into_iter().filter(is_chosen).collect();

@@ -160,12 +160,12 @@ pub struct Goodbye {
     /// The number of the protocol.
     pub mainstay: u32,
     /// Why, and what became of the requests.
-    pub goodbye: Farewell,
+    pub goodbye: EndNotice,
 }
 
 /// Why the daemon ends a connection.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Farewell {
+pub struct EndNotice {
     /// Why the daemon ends.
     pub reason: EndReason,
     /// Every request that the daemon has read was answered. What was not answered was not read, and did not run.
@@ -311,7 +311,7 @@ impl Goodbye {
     pub fn new(reason: EndReason, answered_all: bool) -> Self {
         Self {
             mainstay: PROTOCOL,
-            goodbye: Farewell { reason, answered_all },
+            goodbye: EndNotice { reason, answered_all },
         }
     }
 }

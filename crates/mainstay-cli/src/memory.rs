@@ -25,3 +25,26 @@ pub(crate) fn return_large_blocks() {
 /// Other allocators decide by themselves.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn return_large_blocks() {}
+
+#[cfg(all(test, target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
+mod tests {
+    use super::*;
+
+    /// A mapping begins at a page, and glibc puts a header of 16 bytes before the block.
+    fn has_own_mapping(block: &[u8]) -> bool {
+        block.as_ptr().addr() % 4096 == 16
+    }
+
+    #[test]
+    fn a_large_block_has_its_own_mapping_also_after_others_were_freed() {
+        return_large_blocks();
+        let limit = usize::try_from(LARGE_BLOCK_LIMIT).expect("a size");
+        for round in 0..2 {
+            let blocks: Vec<Vec<u8>> = (0..8)
+                .map(|number| Vec::with_capacity(limit + 1000 * number))
+                .collect();
+            let own = blocks.iter().filter(|block| has_own_mapping(block)).count();
+            assert_eq!(own, blocks.len(), "in round {round}");
+        }
+    }
+}

@@ -31,9 +31,9 @@ impl NotifySocket {
         Ok(Self(socket))
     }
 
-    fn tell(&self, state: &str) {
+    fn notify(&self, state: &str) {
         if let Err(error) = self.0.send(state.as_bytes()) {
-            tracing::debug!(%error, state, "the service manager was not told");
+            tracing::debug!(%error, state, "the service manager could not be notified");
         }
     }
 }
@@ -59,11 +59,11 @@ pub(crate) fn ready() {
     let manager = match NotifySocket::connect(&address) {
         Ok(manager) => manager,
         Err(error) => {
-            tracing::warn!(%error, "the service manager cannot be told that the program is ready");
+            tracing::warn!(%error, "the service manager cannot be notified that the program is ready");
             return;
         }
     };
-    manager.tell("READY=1");
+    manager.notify("READY=1");
     let micros = env::var("WATCHDOG_USEC").unwrap_or_default();
     let Some(every) = sign_interval(&micros, env::var("WATCHDOG_PID").ok().as_deref()) else {
         return;
@@ -73,7 +73,7 @@ pub(crate) fn ready() {
         signs.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             signs.tick().await;
-            manager.tell("WATCHDOG=1");
+            manager.notify("WATCHDOG=1");
         }
     });
 }

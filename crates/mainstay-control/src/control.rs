@@ -1,4 +1,8 @@
-//! The hub: which groups of servers there are, and what people ask of them.
+//! The hub: which groups of servers there are, and what they do. `group` is one gateway with its servers, `commands` is what
+//! people ask of them.
+
+mod commands;
+mod group;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,21 +10,21 @@ use std::time::SystemTime;
 
 use mainstay::config::nearest;
 use mainstay::gateway::PlainText;
-use mainstay::server::CommandError;
-use mainstay::{Events as FleetEvents, Server};
-use mainstay_gateway::Gateway;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::api::{
-    Actor, ApiProblem, DesiredState, EntryDocument, EventDetail, LoginProgress, ProblemKind, ProgramStatus,
-    ReloadReport, ServerList, ServerOrigin, ServerStatus, SessionList, StateName, now_ms, unix_ms,
+    Actor, ApiProblem, DesiredState, EventDetail, ProblemKind, ProgramStatus, ReloadReport, ServerList,
+    ServerOrigin, ServerStatus, SessionList, now_ms, unix_ms,
 };
 use crate::catalog_changes;
-use crate::controlled::{Controlled, Controlling};
+use crate::controlled::Controlled;
 use crate::journal::{DEFAULT_EVENTS_LIMIT, Journal};
 use crate::logins::PersonLogins;
 use crate::recording;
 use crate::status::{self, UsageByPid};
+pub(crate) use commands::{ConfigCommand, PersonCommand};
+pub use group::ServerGroup;
+pub(crate) use group::{AttachedGroup, Named};
 
 /// What the program is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,79 +42,6 @@ impl Role {
             Self::Serve => "serve",
             Self::Daemon => "daemon",
         }
-    }
-}
-
-/// A gateway whose servers are controlled.
-pub struct ServerGroup {
-    origin: ServerOrigin,
-    gateway: Gateway,
-    events: FleetEvents,
-    shown_as: Option<Arc<str>>,
-}
-
-impl ServerGroup {
-    /// The servers of the configuration file.
-    pub fn configured(gateway: Gateway) -> Self {
-        Self::new(ServerOrigin::Configured, gateway, None)
-    }
-
-    /// The one server that a host asked for, shown under this name. The name must differ from those of all other servers.
-    pub fn ad_hoc(shown_as: impl Into<Arc<str>>, gateway: Gateway) -> Self {
-        Self::new(ServerOrigin::AdHoc, gateway, Some(shown_as.into()))
-    }
-
-    fn new(origin: ServerOrigin, gateway: Gateway, shown_as: Option<Arc<str>>) -> Self {
-        Self {
-            origin,
-            events: gateway.fleet().events(),
-            gateway,
-            shown_as,
-        }
-    }
-
-    /// Records these events of its fleet, which [`FleetBuilder::events`](mainstay::FleetBuilder::events) returned before the
-    /// start. Without this, changes before the attachment are not recorded.
-    #[must_use]
-    pub fn events(mut self, events: FleetEvents) -> Self {
-        self.events = events;
-        self
-    }
-}
-
-/// A group as the hub keeps it.
-pub(crate) struct AttachedGroup {
-    pub(crate) number: u64,
-    pub(crate) origin: ServerOrigin,
-    pub(crate) gateway: Gateway,
-    pub(crate) shown_as: Option<Arc<str>>,
-}
-
-/// A server and the name under which the API shows it.
-pub(crate) struct Named {
-    pub(crate) name: Arc<str>,
-    pub(crate) server: Server,
-    pub(crate) group: Arc<AttachedGroup>,
-}
-
-impl AttachedGroup {
-    /// Its servers, under the names of the API.
-    pub(crate) fn servers(self: &Arc<Self>) -> impl Iterator<Item = Named> {
-        let group = self.clone();
-        self.gateway
-            .fleet()
-            .servers()
-            .into_iter()
-            .map(move |server| Named {
-                name: group.shown(server.name()),
-                server,
-                group: group.clone(),
-            })
-    }
-
-    /// The name under which the API shows one of its servers.
-    pub(crate) fn shown(&self, server: &str) -> Arc<str> {
-        self.shown_as.clone().unwrap_or_else(|| server.into())
     }
 }
 
@@ -290,51 +221,6 @@ impl Control {
     }
 }
 
-/// What a person wants of one server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PersonCommand {
-    Restart,
-    Enable,
-    Disable,
-}
-
-impl PersonCommand {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Restart => "restart",
-            Self::Enable => "enable",
-            Self::Disable => "disable",
-        }
-    }
-}
-
-/// What a person wants of the configuration.
-pub(crate) enum ConfigCommand {
-    Reload,
-    Add(EntryDocument),
-    Change(EntryDocument),
-    Remove(String),
-}
-
-impl ConfigCommand {
-    fn as_str(&self) -> &'static str {
-        match self {
-            Self::Reload => "reload",
-            Self::Add(_) => "add",
-            Self::Change(_) => "change",
-            Self::Remove(_) => "remove",
-        }
-    }
-
-    fn server(&self) -> Option<&str> {
-        match self {
-            Self::Reload => None,
-            Self::Add(entry) | Self::Change(entry) => Some(&entry.name),
-            Self::Remove(name) => Some(name),
-        }
-    }
-}
-
 impl Hub {
     fn groups(&self) -> MutexGuard<'_, Groups> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
@@ -438,145 +324,10 @@ impl Hub {
         let users = status::SessionUsers::of(self);
         status::server_status(self, named, &usage, &users)
     }
-
-    /// Gives a server a command of a person, and records both the command and its refusal.
-    pub(crate) async fn command(
-        &self,
-        command: PersonCommand,
-        server: &str,
-        by: Actor,
-    ) -> Result<(), ApiProblem> {
-        let done = self.give(command, server).await;
-        let refused = done.as_ref().err().map(ToString::to_string);
-        let known = self.server(server).ok().map(|named| named.name);
-        self.journal.write(
-            known,
-            EventDetail::Command {
-                command: command.as_str().to_owned(),
-                by,
-                refused,
-            },
-        );
-        done
-    }
-
-    async fn give(&self, command: PersonCommand, server: &str) -> Result<(), ApiProblem> {
-        let named = self.server(server)?;
-        let desired = match command {
-            PersonCommand::Restart => None,
-            PersonCommand::Enable => Some(DesiredState::Enabled),
-            PersonCommand::Disable => Some(DesiredState::Disabled),
-        };
-        // Only the configuration outlives this run of the program.
-        if let Some(desired) = desired
-            && named.group.origin == ServerOrigin::Configured
-        {
-            self.controlled.remember(&named.name, desired).await?;
-        }
-        let taken = match command {
-            PersonCommand::Restart => named.server.restart().await,
-            PersonCommand::Enable => named.server.enable().await,
-            PersonCommand::Disable => named.server.disable().await,
-        };
-        taken.map_err(|error| not_taken(&named.name, &error))
-    }
-
-    /// Begins a login on behalf of a person, and records it.
-    pub(crate) async fn begin_login(&self, server: &str, by: Actor) -> Result<LoginProgress, ApiProblem> {
-        let named = self.server(server)?;
-        let begun = self.logins.begin(&named.name, &named.server).await;
-        let refused = begun.as_ref().err().map(ToString::to_string);
-        self.journal.write(
-            Some(named.name),
-            EventDetail::Command {
-                command: "login".to_owned(),
-                by,
-                refused,
-            },
-        );
-        begun
-    }
-
-    /// Changes the configuration on behalf of a person, and records the command and what it did.
-    pub(crate) async fn configure(
-        &self,
-        command: ConfigCommand,
-        by: Actor,
-    ) -> Result<ReloadReport, ApiProblem> {
-        let word = command.as_str();
-        let server = command.server().map(Arc::from);
-        let applying: Controlling<'_, ReloadReport> = match command {
-            ConfigCommand::Reload => self.controlled.reload(),
-            ConfigCommand::Add(entry) => self.controlled.add(entry),
-            ConfigCommand::Change(entry) => {
-                self.server(&entry.name)?;
-                self.controlled.change(entry)
-            }
-            ConfigCommand::Remove(name) => {
-                self.server(&name)?;
-                let name: Box<str> = name.into();
-                Box::pin(async move { self.controlled.remove(&name).await })
-            }
-        };
-        let outcome = applying.await;
-        let refused = outcome.as_ref().err().map(ToString::to_string);
-        self.journal.write(
-            server,
-            EventDetail::Command {
-                command: word.to_owned(),
-                by: by.clone(),
-                refused,
-            },
-        );
-        self.record_reload(by, &outcome);
-        outcome
-    }
-
-    fn record_reload(&self, by: Actor, outcome: &Result<ReloadReport, ApiProblem>) {
-        let detail = match outcome {
-            Ok(report) => EventDetail::Reloaded {
-                by,
-                report: report.clone(),
-            },
-            Err(problem) => EventDetail::ReloadRefused {
-                by,
-                title: problem.title.clone(),
-                remedy: problem.remedy.clone(),
-            },
-        };
-        self.journal.write(None, detail);
-        if let Ok(report) = outcome {
-            let write = |names: &[String], detail: EventDetail| {
-                for name in names {
-                    self.journal.write(Some(name.as_str().into()), detail.clone());
-                }
-            };
-            write(&report.added, EventDetail::Added);
-            write(&report.removed, EventDetail::Removed);
-        }
-    }
-}
-
-fn not_taken(server: &str, error: &CommandError) -> ApiProblem {
-    let remedy = match error {
-        CommandError::Disabled(_) => "enable it first",
-        CommandError::Gone(_) => "look at the list of servers again",
-        CommandError::KeeperFailed(_) => "try again",
-        _ => "look at its status",
-    };
-    let title = match error {
-        CommandError::Disabled(_) => format!("server {server} is disabled"),
-        CommandError::Gone(_) => format!("server {server} is gone"),
-        CommandError::KeeperFailed(_) => format!("the command did not reach server {server}"),
-        other => other.to_string(),
-    };
-    ApiProblem::new(ProblemKind::Conflict, title)
-        .at(server)
-        .remedy(remedy)
 }
 
 /// Characters of an unknown name that a message shows.
-pub(crate) const NAME_CHARS_LIMIT: usize = 100;
+const NAME_CHARS_LIMIT: usize = 100;
 
 /// How many names a message lists.
 const LISTED_LIMIT: usize = 20;
@@ -606,19 +357,4 @@ fn new_instance() -> String {
         bytes = (nanos ^ std::process::id()).to_be_bytes();
     }
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-impl From<mainstay::StateKind> for StateName {
-    fn from(state: mainstay::StateKind) -> Self {
-        use mainstay::StateKind;
-        match state {
-            StateKind::Disabled => Self::Disabled,
-            StateKind::Connecting => Self::Connecting,
-            StateKind::Connected => Self::Connected,
-            StateKind::Reconnecting => Self::Reconnecting,
-            StateKind::Disabling => Self::Disabling,
-            StateKind::Disconnected => Self::Disconnected,
-            StateKind::PermanentlyFailed => Self::PermanentlyFailed,
-        }
-    }
 }

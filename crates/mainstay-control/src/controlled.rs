@@ -38,7 +38,7 @@ pub trait Controlled: Send + Sync + 'static {
     }
 
     /// Keeps what a person wants of a configured server, so that it outlives this run of the program. It is called before the
-    /// server is told.
+    /// server gets the command.
     fn remember(&self, server: &str, desired: DesiredState) -> Controlling<'_, ()> {
         let _ = (server, desired);
         Box::pin(std::future::ready(Ok(())))

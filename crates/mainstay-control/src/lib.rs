@@ -9,7 +9,6 @@
 //! Every command of a person is an event.
 
 pub mod api;
-mod cancelling;
 mod catalog_changes;
 mod client;
 mod control;

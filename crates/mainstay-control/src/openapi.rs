@@ -290,7 +290,7 @@ mod paths {
     )]
     fn record() {}
 
-    /// Cancels a call that waits for an answer. Its caller is told, the server too, and the connection stays.
+    /// Cancels a call that waits for an answer. Its caller gets an error, the server a cancellation, and the connection stays.
     #[utoipa::path(
         post,
         path = "/api/v1/servers/{name}/calls/{id}/cancel",

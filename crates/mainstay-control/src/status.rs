@@ -13,7 +13,7 @@ use mainstay_gateway::{DoorKind, Scope, SessionInfo};
 use crate::api::{
     CallTotals, CatalogDocument, CatalogItem, CatalogSummary, DesiredState, FailureDocument, LoginNeeded,
     PendingCallStatus, ProcessStatus, RunningCall, ServerStatus, SessionDoor, SessionList, SessionStatus,
-    SetAside, StartStatus, StderrRecord, ms, unix_ms,
+    SetAside, StartStatus, StateName, StderrRecord, ms, unix_ms,
 };
 use crate::control::{AttachedGroup, Hub, Named, Role};
 
@@ -298,5 +298,20 @@ fn session_status(hub: &Hub, group: &AttachedGroup, session: SessionInfo) -> Ses
             .collect(),
         questions: session.questions,
         missed: session.missed,
+    }
+}
+
+impl From<mainstay::StateKind> for StateName {
+    fn from(state: mainstay::StateKind) -> Self {
+        use mainstay::StateKind;
+        match state {
+            StateKind::Disabled => Self::Disabled,
+            StateKind::Connecting => Self::Connecting,
+            StateKind::Connected => Self::Connected,
+            StateKind::Reconnecting => Self::Reconnecting,
+            StateKind::Disabling => Self::Disabling,
+            StateKind::Disconnected => Self::Disconnected,
+            StateKind::PermanentlyFailed => Self::PermanentlyFailed,
+        }
     }
 }

@@ -39,7 +39,7 @@ const PAYLOAD_LIMIT: usize = 2_000;
 /// The target of spans that belong to a trace of requests.
 const TRACE_TARGET: &str = "mainstay_gateway::trace";
 
-/// The statuses of refused HTTP requests that are told apart. All others count as the last one.
+/// The statuses of refused HTTP requests that are counted separately. All others count as the last one.
 const STATUSES: [&str; 12] = [
     "400", "401", "403", "404", "405", "406", "408", "413", "415", "429", "503", "other",
 ];
@@ -112,7 +112,7 @@ struct NotedFailure {
 #[derive(Debug)]
 struct RequestTrace {
     context: TraceContext,
-    /// Whether the server must be told, since the parameters do not say it.
+    /// Whether the server needs it separately, because the parameters do not carry it.
     is_handed_on: bool,
 }
 

@@ -124,7 +124,7 @@ impl Recovery {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Vitals {
     /// When the server last sent something.
-    pub heard: Moment,
+    pub last_received: Moment,
     /// When a caller last used the connection.
     pub used: Moment,
     /// Calls are waiting for an answer.

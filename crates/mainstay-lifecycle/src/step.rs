@@ -479,8 +479,8 @@ impl MachineStep<'_> {
         };
         if vitals.is_working() {
             open.silence = SilenceWatch::CheckAt(now + probe.after_silence);
-        } else if now.since(vitals.heard) < probe.after_silence {
-            open.silence = SilenceWatch::CheckAt(vitals.heard + probe.after_silence);
+        } else if now.since(vitals.last_received) < probe.after_silence {
+            open.silence = SilenceWatch::CheckAt(vitals.last_received + probe.after_silence);
         } else {
             self.probe(0);
         }
@@ -516,7 +516,7 @@ impl MachineStep<'_> {
             return;
         };
         let misses = misses.saturating_add(1);
-        if vitals.is_working() || vitals.heard > sent {
+        if vitals.is_working() || vitals.last_received > sent {
             self.probe_answered();
         } else if misses < probe.misses.get() {
             self.probe(misses);

@@ -27,6 +27,9 @@
 //! [`serve_with_lifecycle`](rmcp::service::ClientServiceExt::serve_with_lifecycle) for the modern one. Client and server may be
 //! of different eras.
 //!
+//! A server that is itself built on rmcp 3.8 and has an open `subscriptions/listen` waits five seconds for it when its input is
+//! closed. Mainstay sends such a server SIGTERM after two seconds, so closing the client takes that long.
+//!
 //! Two things differ from a child process. The server's stderr is not inherited: read it with
 //! [`Server::follow_stderr_lines`](mainstay::Server::follow_stderr_lines). And each call has a time limit, which
 //! [`ServerConfig`](mainstay::ServerConfig) sets (`call_timeout`, `call_idle_timeout`).

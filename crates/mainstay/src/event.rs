@@ -147,7 +147,7 @@ impl Failure {
     /// The line of its stderr that says best why: the last that names an error, else the last with any content. `None` if
     /// there are only banners, frames and notices.
     pub fn last_words(&self) -> Option<&str> {
-        stderr_line::most_telling(&self.stderr)
+        stderr_line::most_specific(&self.stderr)
     }
 
     pub(crate) fn with_exit(self, exit: Option<ProcessExit>) -> Self {

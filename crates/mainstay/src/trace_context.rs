@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 /// The longest `tracestate` that is passed on. Receivers must take 512 characters.
 const STATE_LIMIT: usize = 512;
 
-/// One span of a trace, as it is told to others. `Display` writes it as a `traceparent`.
+/// One span of a trace, as a request carries it. `Display` writes it as a `traceparent`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TraceContext {
     trace_id: u128,

@@ -80,7 +80,7 @@ pub(crate) mod tests {
     /// The turns of one task that the runtime may put between two of another: it wakes those that yield in changing order.
     pub(crate) const TURNS_IN_A_ROW: u32 = 4;
 
-    /// Counts, until `counter` has reached `total`, the most that is added to it between two turns of somebody else. It is
+    /// Counts, until `counter` has reached `total`, the most that is added to it between two turns of another task. It is
     /// for a runtime of one thread.
     pub(crate) async fn most_in_between(counter: Arc<AtomicU32>, total: u32) -> u32 {
         let watching = async move {

@@ -24,7 +24,7 @@ impl Unsupervised {
     pub fn start(transport: Box<dyn Transport>) -> Self {
         Self(Peer::start(
             transport,
-            Arc::new(Deaf),
+            Arc::new(IgnoreAll),
             ConnectionRecorder::default(),
         ))
     }
@@ -44,9 +44,9 @@ impl Unsupervised {
 }
 
 /// Ignores all notifications and requests.
-struct Deaf;
+struct IgnoreAll;
 
-impl Handler for Deaf {
+impl Handler for IgnoreAll {
     fn request(&self, _: &Peer, _: RawJson, _: &str, _: Option<RawJson>, _: MessageOrigin) {}
 
     fn notification(&self, _: &str, _: Option<RawJson>, _: MessageOrigin) {}

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::env;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 
 /// Whether this mutant is chosen. Where a trace is asked for, writes the number of each mutant that is reached.
@@ -17,27 +18,38 @@ pub(crate) fn is(mutant: usize) -> bool {
     *CHOSEN.get_or_init(|| env::var("MUTANT").ok()?.parse().ok()) == Some(mutant)
 }
 
-/// Opened once: a test may leave its process without descriptors.
+/// Opened once. A test may leave its process without descriptors before that: then it is opened later.
 struct ReachLog {
-    file: File,
+    path: PathBuf,
+    file: Option<File>,
     reached: BTreeSet<usize>,
+    unwritten: String,
 }
 
 impl ReachLog {
     fn open() -> Option<Mutex<Self>> {
-        let path = env::var("MUTANT_TRACE").ok()?;
-        let file = OpenOptions::new().append(true).create(true).open(path);
         Some(Mutex::new(Self {
-            file: file.expect("open the trace of mutants"),
+            path: env::var_os("MUTANT_TRACE")?.into(),
+            file: None,
             reached: BTreeSet::new(),
+            unwritten: String::new(),
         }))
     }
 
     fn note(&mut self, mutant: usize) {
         if self.reached.insert(mutant) {
+            self.unwritten.push_str(&format!("{mutant}\n"));
+        }
+        if self.unwritten.is_empty() {
+            return;
+        }
+        if self.file.is_none() {
+            self.file = OpenOptions::new().append(true).create(true).open(&self.path).ok();
+        }
+        if let Some(file) = &mut self.file {
             // One write, so that the lines of two processes do not mix.
-            let line = format!("{mutant}\n");
-            self.file.write_all(line.as_bytes()).expect("write the trace of mutants");
+            let text = std::mem::take(&mut self.unwritten);
+            file.write_all(text.as_bytes()).expect("write the trace of mutants");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -41,10 +42,12 @@ pub(crate) struct TestProgram {
 }
 
 impl Workshop {
-    /// Copies what git knows of the project, except what is mutated. Files that are as they should be keep their times, so that
-    /// cargo compiles little.
+    /// Copies what git knows of the project, except what is mutated, and removes what an earlier run copied and the project has
+    /// no longer. Files that are as they should be keep their times, so that cargo compiles little.
     pub(crate) fn copy_of(project: &Project, mutants: &[Mutant]) -> Result<Self> {
         let root = project.built("mutants/source");
+        let switched = switched_files(mutants);
+        let mut kept = switched.clone();
         let mut git = Command::new("git");
         git.current_dir(project.source("")).args([
             "ls-files",
@@ -55,11 +58,15 @@ impl Workshop {
         ]);
         for path in child::output(&mut git, LIST_WITHIN)?.split_terminator('\0') {
             let from = project.source(path);
-            let is_mutated = mutants.iter().any(|mutant| mutant.file == path) || path.ends_with("src/lib.rs");
-            if from.is_file() && !(is_mutated && root.join(path).exists()) {
+            if !from.is_file() {
+                continue;
+            }
+            kept.insert(path.to_owned());
+            if !(switched.contains(path) && root.join(path).exists()) {
                 write_if_changed(&root.join(path), &fs::read(&from)?)?;
             }
         }
+        remove_others(&root, "", &kept)?;
         Ok(Self {
             root,
             cargo: project.cargo().get_program().into(),
@@ -95,6 +102,10 @@ impl Workshop {
         for file in fitting.iter().map(|id| mutants[*id].file.as_str()) {
             files.insert(file, fs::read_to_string(project.source(file))?);
         }
+        // What did not compile in an earlier run need not be tried again: the sources stay as they are, and cargo builds nothing.
+        let known = self.unfit_file(package);
+        let unfit = UnfitMutants::read(&known);
+        fitting.retain(|id| !unfit.holds(&mutants[*id], &files));
         let library = self.root.join(format!("crates/{package}/src"));
         write_if_changed(&library.join("mutant.rs"), SWITCH.as_bytes())?;
         let lib = fs::read_to_string(project.source(&format!("crates/{package}/src/lib.rs")))?;
@@ -130,6 +141,10 @@ impl Workshop {
                 unfit.len()
             );
             if unfit.is_empty() && unexplained.is_empty() {
+                let of_package = mutants.iter().enumerate();
+                let unfit =
+                    of_package.filter(|(id, mutant)| mutant.package == package && !fitting.contains(id));
+                UnfitMutants::of(unfit.map(|(_, mutant)| mutant), &files).write(&known)?;
                 return Ok(fitting);
             }
             if unfit.is_empty() {
@@ -138,6 +153,10 @@ impl Workshop {
             fitting.retain(|id| !unfit.contains(id));
         }
         bail!("the mutants of {package} do not compile after {ROUND_LIMIT} rounds")
+    }
+
+    fn unfit_file(&self, package: &str) -> PathBuf {
+        self.root.with_file_name(format!("unfit-{package}.json"))
     }
 
     fn errors(&self, package: &str) -> Result<Vec<CompileError>> {
@@ -216,6 +235,41 @@ impl TestProgram {
     }
 }
 
+/// The mutants that did not compile, each by its name and by a hash of the file that it is in.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct UnfitMutants(BTreeMap<String, u64>);
+
+impl UnfitMutants {
+    fn of<'a>(mutants: impl Iterator<Item = &'a Mutant>, files: &BTreeMap<&str, String>) -> Self {
+        let known = mutants.filter_map(|mutant| {
+            let text = files.get(mutant.file.as_str())?;
+            Some((mutant.name.clone(), hash(text)))
+        });
+        Self(known.collect())
+    }
+
+    fn holds(&self, mutant: &Mutant, files: &BTreeMap<&str, String>) -> bool {
+        let text = files.get(mutant.file.as_str());
+        text.is_some_and(|text| self.0.get(&mutant.name) == Some(&hash(text)))
+    }
+
+    /// None where an earlier run left nothing that can be read.
+    fn read(path: &Path) -> Self {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        Self(serde_json::from_str(&text).unwrap_or_default())
+    }
+
+    fn write(&self, path: &Path) -> Result<()> {
+        write_if_changed(path, &serde_json::to_vec(&self.0)?)
+    }
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
 struct CompileError {
     /// The file and the bytes in it, the most important place first.
     places: Vec<(String, Range<usize>)>,
@@ -259,10 +313,95 @@ fn rendered(text: &str) -> String {
         .collect()
 }
 
+/// The files that [`Workshop::fit`] writes itself.
+fn switched_files(mutants: &[Mutant]) -> BTreeSet<String> {
+    let own = |package: &str| ["lib.rs", "mutant.rs"].map(|file| format!("crates/{package}/src/{file}"));
+    let files = mutants
+        .iter()
+        .flat_map(|mutant| own(&mutant.package).into_iter().chain([mutant.file.clone()]));
+    files.collect()
+}
+
+/// Removes the files below a folder of the copy that are not to be kept. A test that is left there would still be built.
+fn remove_others(root: &Path, folder: &str, kept: &BTreeSet<String>) -> Result<()> {
+    for entry in fs::read_dir(root.join(folder))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_str().context("a file of the copy has a readable name")?;
+        let path = if folder.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{folder}/{name}")
+        };
+        if entry.file_type()?.is_dir() {
+            remove_others(root, &path, kept)?;
+        } else if !kept.contains(&path) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 fn write_if_changed(path: &Path, content: &[u8]) -> Result<()> {
     if fs::read(path).is_ok_and(|there| there == content) {
         return Ok(());
     }
     fs::create_dir_all(path.parent().context("a file is in a directory")?)?;
     fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mutant() -> Mutant {
+        let mutant = serde_json::json!({
+            "package": "a", "file": "crates/a/src/x.rs", "name": "n", "genre": "FnValue", "replacement": "()",
+            "span": { "start": { "line": 1, "column": 1 }, "end": { "line": 1, "column": 1 } }, "function": null,
+        });
+        serde_json::from_value(mutant).expect("a mutant")
+    }
+
+    #[test]
+    fn a_file_that_the_project_has_no_longer_is_removed_from_the_copy() -> Result<()> {
+        let root = tempfile::tempdir()?;
+        for path in ["crates/a/tests/old.rs", "crates/a/tests/new.rs", "Cargo.toml"] {
+            write_if_changed(&root.path().join(path), b"text")?;
+        }
+        let kept = ["crates/a/tests/new.rs", "Cargo.toml"];
+        remove_others(root.path(), "", &kept.map(str::to_owned).into())?;
+        assert!(!root.path().join("crates/a/tests/old.rs").exists());
+        for path in kept {
+            assert!(root.path().join(path).exists(), "{path}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_mutant_that_did_not_compile_is_remembered_until_its_file_changes() -> Result<()> {
+        let files = |text: &str| BTreeMap::from([("crates/a/src/x.rs", text.to_owned())]);
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("unfit.json");
+        assert_eq!(UnfitMutants::read(&path), UnfitMutants::default());
+        let unfit = UnfitMutants::of([&mutant()].into_iter(), &files("old"));
+        unfit.write(&path)?;
+        let unfit = UnfitMutants::read(&path);
+        assert!(unfit.holds(&mutant(), &files("old")));
+        assert!(!unfit.holds(&mutant(), &files("new")));
+        assert!(!UnfitMutants::default().holds(&mutant(), &files("old")));
+        Ok(())
+    }
+
+    #[test]
+    fn only_the_libraries_of_mutated_packages_are_written_with_switches() {
+        let files: Vec<_> = switched_files(&[mutant()]).into_iter().collect();
+        assert_eq!(
+            files,
+            [
+                "crates/a/src/lib.rs",
+                "crates/a/src/mutant.rs",
+                "crates/a/src/x.rs"
+            ]
+        );
+    }
 }

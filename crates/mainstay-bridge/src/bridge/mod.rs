@@ -22,7 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::dial::{ConnectError, DaemonDialer, Dialed};
-use crate::hello::{ConnectRequest, EndReason, Farewell, Hello, Share, line};
+use crate::hello::{ConnectRequest, EndNotice, EndReason, Hello, Share, line};
 use lines::{BlockingLines, LinePiece, write_all};
 use roots::{ClientRoots, RootsStep};
 use session::{FromDaemon, FromHost, HostSession};
@@ -85,7 +85,7 @@ struct Link {
 
 /// Why no more lines of a daemon are read.
 enum DaemonEnd {
-    Gone(Option<Farewell>),
+    Gone(Option<EndNotice>),
     /// The host does not read any more.
     HostGone,
 }
@@ -118,14 +118,14 @@ impl Bridge {
             .name("from-host".to_owned())
             .spawn(move || reading.read_host(input))?;
         loop {
-            let farewell = match self.read_daemon(&mut lines) {
+            let notice = match self.read_daemon(&mut lines) {
                 DaemonEnd::HostGone => return Ok(()),
-                DaemonEnd::Gone(farewell) => farewell,
+                DaemonEnd::Gone(notice) => notice,
             };
-            if !self.lose(lines.get_ref(), farewell) {
+            if !self.lose(lines.get_ref(), notice) {
                 return Ok(());
             }
-            let Some(next) = self.find_next(farewell) else {
+            let Some(next) = self.find_next(notice) else {
                 return Ok(());
             };
             lines = next;
@@ -277,12 +277,12 @@ impl Bridge {
 
     /// Passes the daemon's lines to the host until one of the two is gone.
     fn read_daemon(&self, lines: &mut BlockingLines<UnixStream>) -> DaemonEnd {
-        let mut farewell = None;
+        let mut notice = None;
         loop {
             match self.pass_one(lines) {
                 Ok(Passed::Message | Passed::Swallowed(_)) => {}
-                Ok(Passed::Farewell(said)) => farewell = Some(said),
-                Ok(Passed::End) => return DaemonEnd::Gone(farewell),
+                Ok(Passed::EndNotice(said)) => notice = Some(said),
+                Ok(Passed::End) => return DaemonEnd::Gone(notice),
                 Err(_) => return DaemonEnd::HostGone,
             }
         }
@@ -297,7 +297,7 @@ impl Bridge {
                     FromDaemon::Pass => self.write_host(line)?,
                     FromDaemon::PassAs(line) => self.write_host(&line)?,
                     FromDaemon::Swallow(id) => return Ok(Passed::Swallowed(id)),
-                    FromDaemon::Ends(farewell) => return Ok(Passed::Farewell(farewell)),
+                    FromDaemon::Ends(notice) => return Ok(Passed::EndNotice(notice)),
                 }
             }
             LinePiece::Part { bytes, .. } => self.write_host(bytes)?,
@@ -312,7 +312,7 @@ impl Bridge {
     }
 
     /// The daemon is gone: tells the host what becomes of its requests; `false` if the host is gone too.
-    fn lose(&self, stream: &UnixStream, farewell: Option<Farewell>) -> bool {
+    fn lose(&self, stream: &UnixStream, notice: Option<EndNotice>) -> bool {
         // A thread that is writing to it fails at once.
         let _ = stream.shutdown(Shutdown::Both);
         let mut link = self.link();
@@ -325,14 +325,14 @@ impl Bridge {
             return false;
         }
         let server = link.server.clone();
-        let told = link.session.lost(farewell, LOST, server.as_deref());
+        let messages = link.session.lost(notice, LOST, server.as_deref());
         drop(link);
-        self.write_host(&told.concat()).is_ok()
+        self.write_host(&messages.concat()).is_ok()
     }
 
     /// Finds the next daemon and tells it of the session; `None` when the host is gone.
-    fn find_next(self: &Arc<Self>, farewell: Option<Farewell>) -> Option<BlockingLines<UnixStream>> {
-        let mut may_rest = match farewell.map(|farewell| farewell.reason) {
+    fn find_next(self: &Arc<Self>, notice: Option<EndNotice>) -> Option<BlockingLines<UnixStream>> {
+        let mut may_rest = match notice.map(|notice| notice.reason) {
             // A person stopped it: it comes back when the host needs it.
             Some(EndReason::Stop | EndReason::Idle) => true,
             Some(EndReason::Restart) | None => false,
@@ -365,11 +365,11 @@ impl Bridge {
         let mut link = self.link();
         let why = format!("The Mainstay daemon cannot be reached ({error}).");
         let server = link.server.clone();
-        let told = link.session.give_up(&why, server.as_deref());
+        let messages = link.session.give_up(&why, server.as_deref());
         link.failure = std::mem::take(&mut link.host_waits).then_some(why);
         self.changed.notify_all();
         drop(link);
-        self.write_host(&told.concat()).ok()
+        self.write_host(&messages.concat()).ok()
     }
 
     /// Tells a new daemon of the session; `None` if it is gone meanwhile.
@@ -385,9 +385,9 @@ impl Bridge {
                 match self.pass_one(&mut lines).ok()? {
                     Passed::Swallowed(answered) if answered.as_ref() == Some(&id) => break,
                     Passed::Message | Passed::Swallowed(_) => {}
-                    Passed::Farewell(_) | Passed::End => {
-                        let told = self.link().session.lost(None, LOST, reply.server.as_deref());
-                        let _ = self.write_host(&told.concat());
+                    Passed::EndNotice(_) | Passed::End => {
+                        let messages = self.link().session.lost(None, LOST, reply.server.as_deref());
+                        let _ = self.write_host(&messages.concat());
                         return None;
                     }
                 }
@@ -460,7 +460,7 @@ enum Passed {
     Message,
     /// It was for the bridge: the answer to this id.
     Swallowed(Option<String>),
-    Farewell(Farewell),
+    EndNotice(EndNotice),
     End,
 }
 

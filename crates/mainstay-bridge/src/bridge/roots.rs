@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::envelope::{LineKind, raw_of};
 
-/// How long a client may take to tell its roots. The bridge stays where it is then.
+/// How long a client may take to answer `roots/list`. After that the bridge stays with its server.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How many bytes are held back meanwhile.
@@ -136,10 +136,11 @@ impl ClientRoots {
     }
 
     fn answered(&mut self, result: Option<&RawValue>) -> RootsStep {
-        let told = result.and_then(|result| serde_json::from_str::<RootsAnswer>(result.get()).ok());
+        let answer = result.and_then(|result| serde_json::from_str::<RootsAnswer>(result.get()).ok());
         // The order means nothing.
-        let roots = told.map(|told| {
-            told.roots
+        let roots = answer.map(|answer| {
+            answer
+                .roots
                 .into_iter()
                 .map(|root| root.uri)
                 .collect::<BTreeSet<_>>()

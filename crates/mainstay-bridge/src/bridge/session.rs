@@ -1,4 +1,4 @@
-//! The host's session as the bridge knows it: what to tell a new daemon of it, which requests are open on either side. Does no IO.
+//! The host's session as the bridge knows it: what a new daemon must know of it, which requests are open on either side. Does no IO.
 //!
 //! Invariants: each request of the host is answered once, by a daemon or by the bridge. A request that may have run is not sent again
 //! unless it may be repeated. An answer to a question of a daemon that is gone reaches no other daemon.
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::envelope::{LineKind, raw_of, text_of};
 use super::failure::{self, Fate};
 use super::in_flight::{InFlightRequests, SessionEffect};
-use crate::hello::{Farewell, Goodbye, PREFIX};
+use crate::hello::{EndNotice, Goodbye, PREFIX};
 
 /// What says in a request that it is modern.
 const VERSION_KEY: &[u8] = b"\"io.modelcontextprotocol/protocolVersion\"";
@@ -70,7 +70,7 @@ pub(super) enum FromDaemon {
     /// It was for the bridge. `Some` with the id that it answers.
     Swallow(Option<String>),
     /// The daemon ends the connection.
-    Ends(Farewell),
+    Ends(EndNotice),
 }
 
 impl HostSession {
@@ -230,26 +230,26 @@ impl HostSession {
     }
 
     /// The daemon is gone. Fails what must not be sent again, keeps the rest for the next daemon, and voids open questions. Returns what
-    /// the host is told.
+    /// the host gets.
     pub(super) fn lost(
         &mut self,
-        farewell: Option<Farewell>,
+        notice: Option<EndNotice>,
         why: &str,
         server: Option<&str>,
     ) -> Vec<Vec<u8>> {
-        let fate = match farewell {
-            Some(Farewell {
+        let fate = match notice {
+            Some(EndNotice {
                 answered_all: true, ..
             }) => Fate::NotSent,
             Some(_) | None => Fate::Unknown,
         };
-        let mut told = Vec::new();
+        let mut messages = Vec::new();
         let mut failed = Vec::new();
         for (id, request) in self.in_flight.in_order() {
             let may_run_again = fate == Fate::NotSent || request.is_repeatable();
             if !(may_run_again && request.line.is_some()) {
                 failed.push(id.to_owned());
-                told.push(failure::answer(
+                messages.push(failure::answer(
                     id,
                     &request.method,
                     request.is_modern,
@@ -262,8 +262,8 @@ impl HostSession {
         self.not_sent(&failed);
         self.replayed.clear();
         self.acknowledged.clear();
-        told.extend(self.questions.void());
-        told
+        messages.extend(self.questions.void());
+        messages
     }
 
     /// No daemon can be had: fails everything that waits for one.
@@ -364,9 +364,9 @@ impl DaemonQuestions {
         if self.void.len() > VOID_LIMIT {
             self.void.clear();
         }
-        let told = self.open.iter().map(|id| failure::cancelled(id)).collect();
+        let messages = self.open.iter().map(|id| failure::cancelled(id)).collect();
         self.void.extend(self.open.drain());
-        told
+        messages
     }
 }
 

@@ -92,7 +92,7 @@ impl Asking<'_> {
     }
 }
 
-/// The error, without what is said beside it: stderr has its own lines, and the verdict too.
+/// The error alone: stderr and the outcome have their own lines.
 fn message(error: &CallError) -> Text {
     match error.kind() {
         CallErrorKind::NotConnected(now) => {

@@ -8,7 +8,6 @@ mod documents;
 mod events;
 mod logs;
 mod orders;
-mod reload;
 mod say;
 mod sessions;
 mod show;
@@ -32,8 +31,7 @@ pub(crate) use args::{
 pub(crate) use documents::{OutputName, schema_of};
 pub(crate) use events::run as events;
 pub(crate) use logs::run as logs;
-pub(crate) use orders::{disable, enable, restart};
-pub(crate) use reload::run as reload;
+pub(crate) use orders::{disable, enable, reload, restart};
 pub(crate) use say::{changes, names};
 pub(crate) use sessions::run as sessions;
 pub(crate) use show::not_applied;

@@ -1,12 +1,13 @@
-//! `mainstay restart`, `enable` and `disable`: orders to the daemon's servers.
+//! `mainstay restart`, `enable`, `disable` and `reload`: orders to the daemon.
 
 use mainstay_control::api::{ServerStatus, StateName};
 use mainstay_control::{ControlClient, ControlError};
 
+use super::documents::ReloadDocument;
 use super::say::word;
-use super::{DisableArgs, EnableArgs, RestartArgs, failed, with_daemon};
+use super::{DisableArgs, EnableArgs, ReloadArgs, RestartArgs, failed, in_place, say, with_daemon};
 use crate::exit::{Done, Exit};
-use crate::output::{Screen, plain, text};
+use crate::output::{Screen, Text, plain, text};
 
 pub(crate) fn restart(arguments: &RestartArgs, screen: &Screen) -> Done {
     order(&arguments.servers, screen, &async |client, server| {
@@ -46,11 +47,27 @@ fn order(
                 }
                 Err(error) => {
                     if let Err(before) = std::mem::replace(&mut result, Err(failed(error))) {
-                        screen.error(crate::output::Text::lines(&format!("{:#}", before.error)));
+                        screen.error(Text::lines(&format!("{:#}", before.error)));
                     }
                 }
             }
         }
         result
+    })
+}
+
+pub(crate) fn reload(arguments: &ReloadArgs, screen: &Screen) -> Done {
+    with_daemon(async |client| {
+        let report = client.reload().await.map_err(failed)?;
+        for problem in &report.problems {
+            screen.warning(plain(&in_place(problem)));
+        }
+        if arguments.json {
+            screen.print(Text::document(&ReloadDocument::new(&report)))?;
+        } else {
+            let file = report.file.as_deref().unwrap_or("the configuration");
+            screen.print(text!("applied {}: {}\n", plain(file), say::changes(&report)))?;
+        }
+        Ok(Exit::Success)
     })
 }

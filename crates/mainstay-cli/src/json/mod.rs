@@ -3,7 +3,6 @@
 
 mod answer;
 mod check;
-mod describe;
 mod doctor;
 mod login;
 mod ping;
@@ -17,11 +16,10 @@ use serde::Serialize;
 
 pub(crate) use answer::{AnswerDocument, AnswerSubject};
 pub(crate) use check::{CheckDocument, ConfiguredDocument};
-pub(crate) use describe::DescribedDocument;
 pub(crate) use doctor::DoctorDocument;
 pub(crate) use login::{AuthStatusDocument, LoggedInDocument, LogoutDocument};
 pub(crate) use ping::PingDocument;
-pub(crate) use tools::ToolsDocument;
+pub(crate) use tools::{DescribedDocument, ToolsDocument};
 
 use crate::load::{FoundBy, Setup, Source};
 use crate::startup::Standing;

@@ -1,4 +1,4 @@
-//! The document of `mainstay tools --json`.
+//! The documents of `mainstay tools --json` and `mainstay describe --json`.
 
 use mainstay::catalog::{Hints, PublicTool};
 use mainstay::{Catalog, RawJson, Status};
@@ -109,6 +109,22 @@ impl EffectsDocument {
             idempotent: hints.idempotent,
             destructive: hints.destructive,
             open_world: hints.open_world,
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub(crate) struct DescribedDocument {
+    version: u32,
+    #[serde(flatten)]
+    tool: ToolDocument,
+}
+
+impl DescribedDocument {
+    pub(crate) fn of(tool: &PublicTool, is_stale: bool) -> Self {
+        Self {
+            version: VERSION,
+            tool: ToolDocument::of(tool, is_stale),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The library and the gateway write events; one subscriber makes a line of each, as text or as JSON. All text in them is
 //! cleaned on the way. `state` words the changes of state, `repeats` keeps lines that repeat themselves few, `writer`
-//! writes without making anybody wait, `time` writes times down.
+//! writes without blocking, `time` writes times down.
 
 mod record;
 mod repeats;
@@ -78,7 +78,7 @@ impl Drop for Log {
     }
 }
 
-/// Whether anybody asked for logs. They and a table that is redrawn in place would write over each other.
+/// Whether `MAINSTAY_LOG` asks for logs. They and a table that is redrawn in place would write over each other.
 pub(crate) fn wanted() -> bool {
     std::env::var_os(VARIABLE).is_some_and(|filter| !filter.is_empty())
 }

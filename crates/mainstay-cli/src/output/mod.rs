@@ -86,23 +86,23 @@ impl Screen {
     /// Says what is going on.
     pub(crate) fn note(&self, text: impl Into<Text>) {
         if !self.quiet {
-            self.tell(Weight::Info, &text.into());
+            self.write(Weight::Info, &text.into());
         }
     }
 
     /// Says what is worth a look.
     pub(crate) fn warning(&self, text: impl Into<Text>) {
-        self.tell(Weight::Warning, &text.into());
+        self.write(Weight::Warning, &text.into());
     }
 
     /// Says what is wrong.
     pub(crate) fn error(&self, text: impl Into<Text>) {
-        self.tell(Weight::Error, &text.into());
+        self.write(Weight::Error, &text.into());
     }
 
     /// Adds a line to what is wrong.
     pub(crate) fn say(&self, text: impl Into<Text>) {
-        self.tell(Weight::Beside, &text.into());
+        self.write(Weight::Beside, &text.into());
     }
 
     /// Writes a line to stderr that is in its form already: behind those of the log, where there is one.
@@ -112,7 +112,7 @@ impl Screen {
         }
     }
 
-    fn tell(&self, weight: Weight, text: &Text) {
+    fn write(&self, weight: Weight, text: &Text) {
         let (level, line) = match weight {
             Weight::Info => ("info", self.err.dim(text)),
             Weight::Warning => {

@@ -77,11 +77,11 @@ impl Pinging<'_> {
         };
         let report = self.come_up(&startup).await?;
         if !report.is_up() {
-            self.tell(|| show_server(&report, self.screen.out, self.screen.width))?;
+            self.print(|| show_server(&report, self.screen.out, self.screen.width))?;
             return self.verdict(&report, &measured);
         }
         measured.connected = Some(report.took);
-        self.tell(|| self.heading(&report))?;
+        self.print(|| self.heading(&report))?;
         for number in 1..=self.ping.count {
             if number > 1 {
                 sleep(self.ping.interval).await;
@@ -94,10 +94,10 @@ impl Pinging<'_> {
                         .map_err(|error| no_answer(&error, self.ping.timeout))
                 }
             };
-            self.tell(|| self.line(number, &asked))?;
+            self.print(|| self.line(number, &asked))?;
             measured.pings.push(asked);
         }
-        self.tell(|| self.sum(&measured))?;
+        self.print(|| self.sum(&measured))?;
         // What became of it meanwhile is what a script wants to know.
         let mut statuses = vec![server.status()];
         if let Some(daemon) = &self.setup.daemon {
@@ -132,7 +132,7 @@ impl Pinging<'_> {
     }
 
     /// Prints what a person reads, unless a script does.
-    fn tell(&self, text: impl FnOnce() -> Text) -> Result<(), CommandFailure> {
+    fn print(&self, text: impl FnOnce() -> Text) -> Result<(), CommandFailure> {
         if self.ping.json {
             return Ok(());
         }

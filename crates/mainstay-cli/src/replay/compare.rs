@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Differences of one answer that are told. A wholly different answer has thousands.
+/// How many differences of one answer are shown. A wholly different answer has thousands.
 const DIFFERENCES_LIMIT: usize = 10;
 
 /// One place where two answers differ.

@@ -1,4 +1,4 @@
-//! A tool that a person tries.
+//! A tool that a person tries, and a ping.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -39,4 +39,13 @@ pub struct CallFailure {
     pub outcome: String,
     /// Whether it may have run.
     pub may_have_run: bool,
+}
+
+/// Whether a server answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PingReport {
+    /// How long the answer took, in microseconds; `null` if there was none.
+    pub round_trip_us: Option<u64>,
+    /// Why there was no answer.
+    pub error: Option<String>,
 }

@@ -5,10 +5,8 @@
 
 mod call;
 mod catalog;
-mod catalog_change;
 mod event;
 mod login;
-mod ping;
 mod problem;
 mod program;
 mod recording;
@@ -18,12 +16,12 @@ mod session;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-pub use call::{CallFailure, CallReport, CallRequest};
-pub use catalog::{CatalogDocument, CatalogItem, SetAside};
-pub use catalog_change::{CatalogChange, CatalogEntry, ChangedEntry, ChangedMember};
+pub use call::{CallFailure, CallReport, CallRequest, PingReport};
+pub use catalog::{
+    CatalogChange, CatalogDocument, CatalogEntry, CatalogItem, ChangedEntry, ChangedMember, SetAside,
+};
 pub use event::{Actor, ActorKind, EventDetail, EventMessage, EventPage, EventRecord, LagMarker, LagReason};
 pub use login::{LoginCallback, LoginProgress, LoginState};
-pub use ping::PingReport;
 pub use problem::{ApiProblem, ProblemKind};
 pub use program::{PageLink, ProgramStatus};
 pub use recording::{LossRecord, MessageRecord, RecordingDocument};

@@ -1,23 +1,28 @@
-//! Tries a tool: a person calls it from a view, and sees its outcome and its time.
+//! Tries a tool or pings a server for a person, who sees the outcome and its time.
 
+use std::error::Error;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::body::Body;
 use mainstay::{CallError, Outcome};
 
-use bytes::Bytes;
-use std::error::Error;
-
 use super::ControlService;
-use super::request::read_json;
-use crate::api::{ApiProblem, CallFailure, CallReport, CallRequest};
+use super::request::{Query, read_json};
+use crate::api::{ApiProblem, CallFailure, CallReport, CallRequest, PingReport};
 
 /// How long a call that a person tries may take, unless the person says so. The page shows how long it has run, and can give it up.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The longest that a person can ask for.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// How long an answer may take by default.
+const DEFAULT_PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The longest that a client can ask for.
+const LONGEST_PING_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl ControlService {
     /// Calls a tool of a server under the name that the server knows.
@@ -58,6 +63,26 @@ impl ControlService {
                 result: None,
                 error: Some(failure(&error)),
             },
+        })
+    }
+
+    /// Pings the live connection of a server. Starts nothing.
+    ///
+    /// Cancel safety: dropping it drops the answer.
+    pub(super) async fn ping(&self, name: &str, query: &Query<'_>) -> Result<PingReport, ApiProblem> {
+        let named = self.0.hub.server(name)?;
+        let timeout = query
+            .number("timeout_ms")?
+            .map_or(DEFAULT_PING_TIMEOUT, Duration::from_millis);
+        let answered = named.server.ping(timeout.min(LONGEST_PING_TIMEOUT)).await;
+        let (answered, error) = match answered {
+            Ok(pong) => (Some(pong.round_trip), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let in_micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        Ok(PingReport {
+            round_trip_us: answered.map(in_micros),
+            error,
         })
     }
 }

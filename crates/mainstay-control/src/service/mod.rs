@@ -6,7 +6,6 @@
 mod answer;
 mod call;
 mod events;
-mod ping;
 mod request;
 mod route;
 mod stderr;

@@ -46,7 +46,7 @@ pub(super) enum Violation {
     WrongListing,
     /// A change, a failed listing or an unconfirmed one is not followed by another listing.
     ForgottenListing,
-    /// A probe of a server that works, was heard, or is being probed already.
+    /// A probe of a server that works, has just sent something, or is being probed already.
     WrongProbe,
     /// A request for a probe was not followed by one.
     MissingProbe,

@@ -244,7 +244,7 @@ impl TimedInput {
         Self {
             after,
             input: Input::Timer(Vitals {
-                heard: seen(activity.heard),
+                last_received: seen(activity.last_received),
                 used: seen(activity.used),
                 busy: activity.busy,
                 stopped: activity.stopped,
@@ -256,7 +256,7 @@ impl TimedInput {
 /// What a timer sees of a connection: signs of life just now, or none for ages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServerActivity {
-    heard: bool,
+    last_received: bool,
     used: bool,
     busy: bool,
     stopped: bool,
@@ -272,9 +272,9 @@ impl ServerActivity {
         ..Self::of(false, false, true)
     };
 
-    const fn of(heard: bool, used: bool, busy: bool) -> Self {
+    const fn of(last_received: bool, used: bool, busy: bool) -> Self {
         Self {
-            heard,
+            last_received,
             used,
             busy,
             stopped: false,

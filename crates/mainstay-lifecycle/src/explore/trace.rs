@@ -469,12 +469,12 @@ impl Current {
             let is_working = vitals.busy && !vitals.stopped;
             match self.probe {
                 None => {
-                    let is_silent = now.since(vitals.heard) >= probe.after_silence;
+                    let is_silent = now.since(vitals.last_received) >= probe.after_silence;
                     expected.may_probe = is_silent && !is_working;
                 }
                 Some((sent, by)) if by <= now => {
                     self.probe = None;
-                    let is_alive = is_working || vitals.heard > sent;
+                    let is_alive = is_working || vitals.last_received > sent;
                     self.probe_misses = if is_alive { 0 } else { self.probe_misses + 1 };
                     expected.may_probe = !is_alive;
                     if self.probe_misses >= probe.misses.get() {

@@ -49,17 +49,20 @@ fn a_server_that_sends_something_is_not_probed() {
 fn the_next_check_comes_when_the_silence_would_be_too_long() {
     let mut server = Server::proven(Policy::default());
     server.pass(seconds(14));
-    let heard = server.now;
+    let last_received = server.now;
     server.now = server.now + seconds(1);
     server.give(Input::Timer(Vitals {
-        heard,
+        last_received,
         ..Vitals::default()
     }));
     let next = server.deadline().expect("the next check");
-    assert_eq!((next.timer, next.at), (Timer::Silence, heard + seconds(15)));
+    assert_eq!(
+        (next.timer, next.at),
+        (Timer::Silence, last_received + seconds(15))
+    );
     server.now = next.at;
     let effects = server.give(Input::Timer(Vitals {
-        heard,
+        last_received,
         ..Vitals::default()
     }));
     assert_eq!(
@@ -121,17 +124,21 @@ fn only_a_message_after_the_probe_answers_it() {
     server.pass(seconds(15));
     let sent = server.now;
     server.now = server.now + seconds(5);
-    let heard = |heard| {
+    let last_received = |last_received| {
         Input::Timer(Vitals {
-            heard,
+            last_received,
             ..Vitals::default()
         })
     };
     let generation = server.generation();
-    assert_eq!(server.give(heard(sent)), [Effect::Probe(generation)], "a miss");
+    assert_eq!(
+        server.give(last_received(sent)),
+        [Effect::Probe(generation)],
+        "a miss"
+    );
     let sent = server.now;
     server.now = server.now + seconds(5);
-    assert_eq!(server.give(heard(sent + Duration::from_nanos(1))), []);
+    assert_eq!(server.give(last_received(sent + Duration::from_nanos(1))), []);
     assert_eq!(server.deadline().map(|next| next.timer), Some(Timer::Silence));
 }
 

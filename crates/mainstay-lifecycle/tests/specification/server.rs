@@ -23,11 +23,11 @@ pub(crate) struct Server {
 pub(crate) enum Activity {
     /// Heard and used all the time.
     Lively,
-    /// Neither heard nor used since the beginning.
+    /// Neither last_received nor used since the beginning.
     Silent,
     /// Heard all the time, used never.
     Unused,
-    /// Neither heard nor used, but at work on a call.
+    /// Neither last_received nor used, but at work on a call.
     Busy,
     /// The same, but the process is stopped.
     Stopped,
@@ -110,14 +110,14 @@ impl Server {
 
     fn vitals(&self) -> Vitals {
         let ever = Moment::default();
-        let (heard, used, busy) = match self.activity {
+        let (last_received, used, busy) = match self.activity {
             Activity::Lively => (self.now, self.now, false),
             Activity::Silent => (ever, ever, false),
             Activity::Unused => (self.now, ever, false),
             Activity::Busy | Activity::Stopped => (ever, ever, true),
         };
         Vitals {
-            heard,
+            last_received,
             used,
             busy,
             stopped: self.activity == Activity::Stopped,

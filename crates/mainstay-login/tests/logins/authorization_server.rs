@@ -1,13 +1,18 @@
 //! Logins at a real authorization server (`oidc-provider`) that rotates refresh tokens and revokes a login whose refresh token
 //! is used twice.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use mainstay::catalog::Kind;
 use mainstay::server::Reason;
+use mainstay::transport::http::Credentials as _;
 use mainstay::{Fleet, Server, ServerConfig};
-use mainstay_login::{LoginProvider, log_out};
+use mainstay_login::{
+    LoginKey, LoginProvider, LoginStore, LoginStoreError, ReadLogin, StoreDescription, StoreLock,
+    StoreVersion, StoreWatch, StoredLogin, finish_renewals, log_out,
+};
+use mainstay_oauth::{Registration, SecretText};
 use mainstay_partner::{ProtectedServer, TokenFault};
 use serde_json::json;
 
@@ -115,6 +120,120 @@ async fn an_outage_of_the_authorization_server_costs_no_login() {
     assert_eq!(stored.last_error, None, "the last refresh succeeded");
     let stats = protected.stats();
     assert_eq!(stats.invalid_grants, 0, "{stats:?}");
+    fleet.close(SOON).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refresh_whose_caller_is_gone_is_completed_and_saved() {
+    let Some(protected) = ProtectedServer::start(600) else {
+        return;
+    };
+    let directory = private_directory();
+    let logins = store(directory.path());
+    log_in(&protected, &provider(&protected, &logins)).await;
+    let mut read = logins.all_logins().unwrap().remove(0);
+    read.login.record.access_token = SecretText::new("refused");
+    logins.replace(&read.login, Some(&read.version)).unwrap();
+    // The server refuses the token, and the refresh takes two seconds. Its caller, the connection, ends meanwhile.
+    protected.set_fault(TokenFault::Slow);
+    let before = protected.stats().token_requests;
+    let (fleet, server) = keep(&protected, &provider(&protected, &logins));
+    let deadline = Instant::now() + SOON;
+    while protected.stats().token_requests == before {
+        assert!(Instant::now() < deadline, "the token is renewed");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    fleet.close(Duration::from_millis(100)).await;
+    drop((fleet, server));
+    assert!(finish_renewals(SOON).await);
+    let stats = protected.stats();
+    assert_eq!((stats.refreshes, stats.invalid_grants), (1, 0), "{stats:?}");
+    let stored = logins.all_logins().unwrap().remove(0).login.record;
+    let token = stored.refresh_token.map(|token| token.expose().to_owned());
+    assert_eq!(token, protected.latest_refresh_token(), "saved");
+}
+
+/// A store whose writes wait until the test lets them go on.
+struct HeldStore {
+    inner: Arc<dyn LoginStore>,
+    reached: mpsc::Sender<()>,
+    released: Mutex<mpsc::Receiver<()>>,
+}
+
+impl LoginStore for HeldStore {
+    fn replace(&self, login: &StoredLogin, expected: Option<&StoreVersion>) -> Result<(), LoginStoreError> {
+        let _ = self.reached.send(());
+        let _ = self.released.lock().unwrap().recv_timeout(SOON);
+        self.inner.replace(login, expected)
+    }
+
+    fn logins(&self, key: &LoginKey) -> Result<Vec<ReadLogin>, LoginStoreError> {
+        self.inner.logins(key)
+    }
+
+    fn all_logins(&self) -> Result<Vec<ReadLogin>, LoginStoreError> {
+        self.inner.all_logins()
+    }
+
+    fn remove(&self, login: &StoredLogin) -> Result<(), LoginStoreError> {
+        self.inner.remove(login)
+    }
+
+    fn remove_all(&self, key: &LoginKey) -> Result<(), LoginStoreError> {
+        self.inner.remove_all(key)
+    }
+
+    fn lock(&self, key: &LoginKey, within: Duration) -> Result<Box<dyn StoreLock>, LoginStoreError> {
+        self.inner.lock(key, within)
+    }
+
+    fn registrations(&self) -> Result<Vec<Registration>, LoginStoreError> {
+        self.inner.registrations()
+    }
+
+    fn save_registration(&self, registration: &Registration) -> Result<(), LoginStoreError> {
+        self.inner.save_registration(registration)
+    }
+
+    fn forget_registration(&self, issuer: &str, client_id: &str) -> Result<(), LoginStoreError> {
+        self.inner.forget_registration(issuer, client_id)
+    }
+
+    fn watch(&self) -> StoreWatch {
+        self.inner.watch()
+    }
+
+    fn describe(&self) -> StoreDescription {
+        self.inner.describe()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewed_token_is_saved_before_it_is_used() {
+    let Some(protected) = ProtectedServer::start(600) else {
+        return;
+    };
+    let directory = private_directory();
+    let inner = store(directory.path());
+    log_in(&protected, &provider(&protected, &inner)).await;
+    let mut read = inner.all_logins().unwrap().remove(0);
+    read.login.record.access_token = SecretText::new("refused");
+    inner.replace(&read.login, Some(&read.version)).unwrap();
+    let ((reached, at_write), (release, released)) = (mpsc::channel(), mpsc::channel());
+    let held: Arc<dyn LoginStore> = Arc::new(HeldStore {
+        inner,
+        reached,
+        released: Mutex::new(released),
+    });
+    let logins = provider(&protected, &held);
+    let (fleet, server) = keep(&protected, &logins);
+    let written = tokio::task::spawn_blocking(move || at_write.recv_timeout(SOON)).await;
+    written.unwrap().expect("the renewed login is saved");
+    let value = logins.authorization().await.unwrap().expect("a token");
+    assert_eq!(value, "Bearer refused", "the new token is not saved yet");
+    release.send(()).unwrap();
+    server.wait_connected(SOON).await.unwrap();
+    echo(&server).await.unwrap();
     fleet.close(SOON).await;
 }
 

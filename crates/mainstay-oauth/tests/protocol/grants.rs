@@ -6,9 +6,9 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mainstay_oauth::{
-    CallbackError, ClientAuthentication, ConfiguredClient, DeviceError, HttpResponse, IdentityProvider,
-    Login, LoginError, LoginGrant, LoginOptions, LoginStep, OAuthClient, Revision, SecretText, SigningKey,
-    SubjectKind, SubjectToken, TokenError,
+    CallbackError, ClientAuthentication, ConfiguredClient, Context, DeviceError, HttpResponse,
+    IdentityProvider, Login, LoginError, LoginGrant, LoginOptions, LoginStep, OAuthClient, Revision,
+    SecretText, SigningKey, SubjectKind, SubjectToken, TokenError,
 };
 use ring::digest::{SHA256, digest};
 use ring::rand::SystemRandom;
@@ -94,6 +94,26 @@ fn the_code_grant_uses_s256_state_and_resource_and_redeems_the_code_with_the_ver
     assert_eq!(
         record.revocation_endpoint.unwrap().as_str(),
         "https://auth.example.com/revoke"
+    );
+}
+
+#[test]
+fn the_life_of_a_token_counts_from_its_request() {
+    let (mut login, state) = browsing();
+    let callback = format!("code=c&state={state}");
+    let step = with_context(|context| login.handle_callback(&callback, context)).unwrap();
+    assert!(matches!(step, LoginStep::Send(_)), "{step:?}");
+    // The answer takes 100 s. The server may have issued the token at their beginning.
+    let response = HttpResponse::json(200, r#"{"access_token":"at","expires_in":600}"#);
+    let random = SystemRandom::new();
+    let later = Context::new(now() + Duration::from_secs(100), &random);
+    let step = login.handle_response(&response, &later).unwrap();
+    let LoginStep::Done(completed) = step else {
+        panic!("{step:?}")
+    };
+    assert_eq!(
+        completed.record.expires_at(),
+        Some(now() + Duration::from_secs(600))
     );
 }
 

@@ -1,4 +1,4 @@
-//! What was set aside, and why: told to a person, never an error.
+//! What was set aside, and why: shown to a person, never an error.
 
 use std::fmt;
 

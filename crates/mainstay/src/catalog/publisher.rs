@@ -117,7 +117,7 @@ impl CatalogReader {
     /// Another reader, which has seen what is published now.
     pub(crate) fn renewed(&self) -> Self {
         let mut reader = self.clone();
-        // In this order a change that comes between the two is heard for nothing at worst; in the other it is missed.
+        // In this order a change between the two is at worst reported twice; in the other it is missed.
         reader.revision.mark_unchanged();
         reader.seen = reader.load().revision();
         reader

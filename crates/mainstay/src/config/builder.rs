@@ -21,7 +21,7 @@ use crate::transport::http::Credentials;
 
 /// A server being configured; `build` checks it. Values are used verbatim: only files expand variables.
 ///
-/// What it can be told depends on how the server is reached. A program has arguments and no headers, an address has
+/// What can be set depends on how the server is reached. A program has arguments and no headers, an address has
 /// headers and no arguments; the settings that all servers have in common are on every builder.
 ///
 /// ```

@@ -1,6 +1,6 @@
 //! What every server must satisfy, whether it was written in a file or built in Rust.
 
-#[cfg_attr(not(feature = "http"), path = "check/no_http.rs")]
+#[cfg(feature = "http")]
 mod http;
 
 use std::env;
@@ -200,5 +200,28 @@ fn usefulness(config: &ServerConfig, problems: &mut Vec<SettingProblem>) {
     } else if config.settings.required && config.settings.lazy {
         let problem = ProblemText::new("has no effect, since the server is lazy", "remove one of the two");
         problems.push(SettingProblem::warning("required", problem));
+    }
+}
+
+/// Refuses servers that are reached by an address: the cargo feature `http` is off.
+#[cfg(not(feature = "http"))]
+mod http {
+    use std::time::Duration;
+
+    use crate::config::problem::{ProblemText, SettingProblem};
+    use crate::config::target::HttpTarget;
+    use crate::protocol::Era;
+    use crate::transport::http::HttpConfigError;
+
+    pub(super) fn check(_target: &HttpTarget, _era: Option<Era>, problems: &mut Vec<SettingProblem>) {
+        let missing = HttpConfigError::MissingFeature { feature: "http" };
+        problems.push(SettingProblem::error(
+            "url",
+            ProblemText::from(missing.to_string()),
+        ));
+    }
+
+    pub(super) fn durations(_target: &HttpTarget) -> Vec<(&'static str, Duration)> {
+        Vec::new()
     }
 }

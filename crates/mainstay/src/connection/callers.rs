@@ -271,7 +271,7 @@ mod tests {
         }
     }
 
-    fn somebody() -> Arc<dyn ClientHandler> {
+    fn handler() -> Arc<dyn ClientHandler> {
         Arc::new(IdleHandler(None))
     }
 
@@ -282,10 +282,10 @@ mod tests {
     #[tokio::test]
     async fn once_the_gate_is_closed_nobody_enters_and_whoever_is_in_is_waited_for() {
         let callers = InFlight::default();
-        let (plain, own) = (enter(&callers, None), enter(&callers, Some(somebody())));
+        let (plain, own) = (enter(&callers, None), enter(&callers, Some(handler())));
         callers.close();
         assert!(callers.enter(None).is_none());
-        assert!(callers.enter(Some(somebody())).is_none());
+        assert!(callers.enter(Some(handler())).is_none());
         let mut all_left = std::pin::pin!(callers.all_left());
         for present in [plain, own] {
             assert!(callers.any());
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn what_came_on_the_stream_of_a_call_is_that_caller_s_alone() {
         let callers = InFlight::default();
-        let (one, other) = (somebody(), somebody());
+        let (one, other) = (handler(), handler());
         let first = enter(&callers, Some(one.clone()));
         let second = enter(&callers, Some(other.clone()));
         let plain = enter(&callers, None);
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn what_comes_after_a_call_was_given_up_is_its_caller_s_or_nobody_s() {
         let callers = InFlight::default();
-        let (one, other) = (somebody(), somebody());
+        let (one, other) = (handler(), handler());
         assert!(matches!(
             callers.origin_of(&MessageOrigin::Unknown),
             CallOrigin::Fleets(_)
@@ -357,7 +357,7 @@ mod tests {
             ));
         }
         // Two that are gone are two callers still: what comes may be of either.
-        let other = enter(&callers, Some(somebody()));
+        let other = enter(&callers, Some(handler()));
         assert!(matches!(
             callers.origin_of(&MessageOrigin::Unknown),
             CallOrigin::Unknown
@@ -376,7 +376,7 @@ mod tests {
         );
         let origin = callers.origin_of(&MessageOrigin::Unknown);
         assert!(matches!(origin, CallOrigin::OneOf(handler) if Arc::ptr_eq(&handler, &latest)));
-        for another in [Some(of(2)), Some(somebody()), None] {
+        for another in [Some(of(2)), Some(handler()), None] {
             let third = enter(&callers, another);
             assert!(matches!(
                 callers.origin_of(&MessageOrigin::Unknown),
@@ -418,10 +418,10 @@ mod tests {
     #[test]
     fn what_came_on_the_stream_of_a_call_that_is_over_is_nobody_s() {
         let callers = InFlight::default();
-        let gone = enter(&callers, Some(somebody()));
+        let gone = enter(&callers, Some(handler()));
         let hold = gone.hold();
         gone.settled();
-        let _alone = enter(&callers, Some(somebody()));
+        let _alone = enter(&callers, Some(handler()));
         assert!(matches!(
             callers.origin_of(&MessageOrigin::Call(hold)),
             CallOrigin::Gone

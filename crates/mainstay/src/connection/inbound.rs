@@ -185,7 +185,7 @@ impl Handler for Arc<InboundHandler> {
 
     fn noise(&self, text: &[u8]) {
         let this = self;
-        this.slot.noise.hear(&this.slot.name, this.generation, text);
+        this.slot.noise.report(&this.slot.name, this.generation, text);
     }
 }
 

@@ -1,7 +1,7 @@
 //! One connection to a server: a peer, its generation, and what the server said of itself.
 //!
 //! A lease is an `Arc` of it: its holder calls on this generation and no other. A connection is never reused
-//! after it fails, and nothing that arrives on it after its detachment reaches anybody.
+//! after it fails, and nothing that arrives on it after its detachment reaches a caller.
 
 mod answering;
 mod call_record;
@@ -212,9 +212,9 @@ impl Connection {
         // Read before the time of the last use: a call notes its time before it leaves.
         let busy = self.inbound.callers.any();
         Vitals {
-            heard: stats
-                .last_heard
-                .map_or(Moment::default(), |heard| self.clock.moment(heard)),
+            last_received: stats
+                .last_received
+                .map_or(Moment::default(), |received| self.clock.moment(received)),
             used: Moment::new(Duration::from_millis(self.used.load(Ordering::Relaxed))),
             busy,
             // Whether anything can come of what it works on. One that has nothing to do is judged by its answers alone.

@@ -55,7 +55,7 @@ const BANNERS: [&str; 8] = [
 
 /// The last line that names an error; without one, the last with any content. Banners, frames, stack frames and the notices
 /// of package managers have none.
-pub(super) fn most_telling(lines: &[String]) -> Option<&str> {
+pub(super) fn most_specific(lines: &[String]) -> Option<&str> {
     let candidates = || {
         lines
             .iter()
@@ -91,11 +91,11 @@ fn has_any(line: &str, words: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::most_telling;
+    use super::most_specific;
 
     fn of(stderr: &str) -> Option<String> {
         let lines: Vec<String> = stderr.lines().map(str::to_owned).collect();
-        most_telling(&lines).map(str::to_owned)
+        most_specific(&lines).map(str::to_owned)
     }
 
     #[test]

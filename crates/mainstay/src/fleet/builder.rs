@@ -38,7 +38,7 @@ pub struct FleetBuilder {
     early: EarlyEvents,
 }
 
-/// The events of the fleet to come, where somebody subscribed already. A clone makes another fleet, with events of its own.
+/// The events of the fleet to come, if an embedder subscribed already. A clone makes another fleet, with events of its own.
 #[derive(Default)]
 struct EarlyEvents(Option<Arc<EventLog>>);
 

@@ -3,28 +3,32 @@
 mod apply;
 mod builder;
 mod close;
-mod shared;
 mod startup;
 mod tool;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use arc_swap::ArcSwap;
-use serde::Serialize;
-use tokio::sync::oneshot;
+use std::sync::{Arc, Mutex};
 
 pub use apply::{AddError, Changes};
+use arc_swap::ArcSwap;
 pub use builder::{DuplicateName, FleetBuilder};
 pub use close::{CloseReport, ClosedServer};
-pub(crate) use shared::FleetShared;
+use serde::Serialize;
 pub use startup::{Settled, StartupError};
+use tokio::sync::oneshot;
 pub use tool::Tool;
 
-use crate::catalog::{Catalog, CatalogReader};
-use crate::event::Events;
+use crate::catalog::{Catalog, CatalogReader, CatalogStore, Publisher};
+use crate::config::{ServerConfig, ServerIdentity, Target};
+use crate::event::{EventLog, Events};
+use crate::handler::ClientHandler;
+use crate::keeper::start_queue::StartQueue;
 use crate::keeper::{Ending, ServerCommand};
-use crate::server::{Call, CallError, CallErrorKind, Server};
+use crate::process::ShutdownDeadline;
+use crate::protocol::Introduction;
+use crate::recorder::RecorderOptions;
+use crate::server::{Call, CallError, CallErrorKind, Server, ToolPlaces};
+use crate::transport::http::CredentialSource;
 use crate::wire::Outcome;
 
 /// The servers of one process, each kept by a task of its own. Clones are handles of the same fleet.
@@ -122,5 +126,50 @@ impl Drop for Inner {
 impl std::fmt::Debug for Fleet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.0.servers.load().values()).finish()
+    }
+}
+
+/// What all keepers of a fleet share.
+pub(crate) struct FleetShared {
+    pub(crate) handler: Arc<dyn ClientHandler>,
+    pub(crate) introduction: Introduction,
+    /// Whether the introduction is that of a gateway's client. Servers may show that client other tools than they show Mainstay.
+    pub(crate) is_for_another: bool,
+    pub(crate) events: Arc<EventLog>,
+    /// Writers of the published catalog take turns; readers never come here.
+    pub(crate) publisher: Mutex<Publisher>,
+    pub(crate) store: Option<Arc<dyn CatalogStore>>,
+    /// Bounds how many servers start their processes at one time.
+    pub(crate) start_queue: StartQueue,
+    /// Called when the fleet is closed.
+    pub(crate) shutdown_deadline: ShutdownDeadline,
+    /// Places for tools in the metrics of servers; `None` if no durations are counted by tool.
+    pub(crate) tool_places: Option<Arc<ToolPlaces>>,
+    /// Where servers get their credentials from that have none.
+    pub(crate) credential_source: Option<Arc<dyn CredentialSource>>,
+    /// What is recorded of the messages.
+    pub(crate) recorder: RecorderOptions,
+}
+
+impl FleetShared {
+    /// The same server with the provider that the source has for it.
+    pub(crate) fn with_credentials(&self, config: ServerConfig) -> ServerConfig {
+        let source = self.credential_source.as_ref();
+        match source.and_then(|source| source.provider(&config)) {
+            Some(provider) => config.with_credentials(provider),
+            None => config,
+        }
+    }
+
+    /// Under which name the store has what is known of this server. What one login was shown is kept apart from what
+    /// another one was.
+    pub(crate) fn stored_as(&self, server: &ServerIdentity, target: &Target) -> String {
+        let owner = target.credential_owner();
+        let server = &owner.map_or(*server, |owner| server.seen_by_owner(&owner));
+        if self.is_for_another {
+            self.introduction.seen(server).to_string()
+        } else {
+            server.to_string()
+        }
     }
 }

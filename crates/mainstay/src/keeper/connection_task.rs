@@ -1,4 +1,4 @@
-//! The task that owns one connection: its dial, its process, the wait for its end, its close. The keeper tells it once to
+//! The task that owns one connection: its dial, its process, the wait for its end, its close. The keeper commands it once to
 //! close, and it ends with one report.
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) struct ConnectionTask {
 }
 
 impl ConnectionTask {
-    /// Starts to open a connection. The task reports `Opened` or `OpenFailed`, perhaps `Lost`, and, once told to close,
+    /// Starts to open a connection. The task reports `Opened` or `OpenFailed`, perhaps `Lost`, and, after the command to close,
     /// ends with `Closed`.
     pub(super) fn start(tasks: &mut Tasks, dial: Dial) -> Self {
         let (close, closing) = oneshot::channel();

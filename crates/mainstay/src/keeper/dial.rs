@@ -189,7 +189,8 @@ impl DialError {
         }
     }
 
-    /// Whether a server that answers so may speak HTTP+SSE instead.
+    /// Whether a server that answers so may speak HTTP+SSE instead. One that is pinned to the modern era never does: such an
+    /// answer is [`HandshakeError::NotOfEra`] there.
     fn suggests_sse(&self) -> bool {
         matches!(
             self.http(),
@@ -354,7 +355,7 @@ impl Dial {
             (HttpKind::Streamable, _) => self.greeted(plan, tree, &mut None).await,
             (HttpKind::Auto, None | Some(Dialect::Legacy | Dialect::Modern)) => {
                 let error = match self.greeted(plan, tree, &mut None).await {
-                    Err(error) if error.suggests_sse() && plan.admits(Era::Legacy) => error,
+                    Err(error) if error.suggests_sse() => error,
                     done => return done,
                 };
                 // Where there is no stream either, the answer of the newer transport says more.
@@ -488,15 +489,6 @@ struct DialPlan<'a> {
     sse: bool,
 }
 
-impl DialPlan<'_> {
-    fn admits(&self, era: Era) -> bool {
-        match self.approach {
-            Approach::FindOut(_) => true,
-            Approach::Pinned(pinned) => pinned == era,
-        }
-    }
-}
-
 /// Closes a peer unless it is kept: a handshake that fails or is dropped leaves no reader behind.
 struct CloseOnDrop(Option<Peer>);
 
@@ -517,7 +509,7 @@ impl Drop for CloseOnDrop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::End;
+    use crate::transport::{End, SendFailure};
     use crate::wire::{BadAnswer, Outcome, RpcError};
 
     #[test]
@@ -532,5 +524,25 @@ mod tests {
         assert_eq!(hint(HandshakeError::Failed(lost)), DialectHint::Doubt);
         assert_eq!(hint(HandshakeError::Failed(bad)), DialectHint::Forget);
         assert_eq!(hint(HandshakeError::Refused(refusal)), DialectHint::Unanswered);
+    }
+
+    #[test]
+    fn a_stream_is_denied_by_an_answer_that_refuses_it_and_not_by_a_failure_to_answer() {
+        let denies = |failure: HttpFailure| {
+            let error = RequestError::Send(SendFailure::new(Outcome::Unknown, failure));
+            DialError::Handshake(HandshakeError::Failed(error)).denies_sse()
+        };
+        let status = |status| HttpFailure::Status {
+            status,
+            body: String::new(),
+        };
+        for status in [400, 404, 405, 499].map(status) {
+            assert!(denies(status.clone()), "{status:?}");
+        }
+        assert!(denies(HttpFailure::StreamEnded));
+        for failure in [status(500), status(399), HttpFailure::Aborted] {
+            assert!(!denies(failure.clone()), "{failure:?}");
+        }
+        assert!(!DialError::Silent(Duration::ZERO).denies_sse());
     }
 }

@@ -390,9 +390,10 @@ impl Keeper {
         }
     }
 
+    /// Whether the server has left the fleet. The machine is disabled only once every connection is closed.
     fn is_done(&self) -> bool {
-        let stopped = self.machine.state().kind() == StateKind::Disabled && self.connection_tasks.is_empty();
-        self.aborted || (stopped && !self.stopping.is_empty())
+        let is_stopped = self.machine.state().kind() == StateKind::Disabled;
+        self.aborted || (is_stopped && !self.stopping.is_empty())
     }
 
     /// A step panicked: end all connections and tasks, fail the calls that wait, and begin again after a pause.

@@ -11,13 +11,13 @@ use serde_json::json;
 use super::dial::DialError;
 use super::listing::ListError;
 use super::tasks::TaskKind;
-use super::{Report, ServerCommand};
+use super::{KeeperMessage, Report, ServerCommand};
 use crate::catalog::{About, ItemList, Kind, PreparedOffers, ServerCatalog};
 use crate::config::ServerConfig;
 use crate::connection::Connection;
 use crate::event::{EventOrLag, Events, Failure};
 use crate::fleet::Fleet;
-use crate::server::{CallError, CallErrorKind, CallOptions, Server, Status};
+use crate::server::{CallError, CallErrorKind, CallOptions, Server, StartProgress, StartStage, Status};
 use crate::transport::Transport;
 use crate::wire::{Outcome, RawJson, RequestError};
 
@@ -259,6 +259,29 @@ async fn the_pause_after_a_panic_grows_with_each_of_them_up_to_half_a_minute() {
             "after {panics} panics"
         );
     }
+}
+
+/// The machine's timer may expire before the dial itself reports that it is too slow.
+#[tokio::test(start_paused = true)]
+async fn a_start_that_is_cut_at_its_limit_says_that_it_was_not_ready_and_not_that_it_waited() {
+    let never = Arc::new(std::future::pending::<std::io::Result<Box<dyn Transport>>>);
+    let config = ServerConfig::custom("kept", "kept", never);
+    let fleet = Fleet::builder().start([config.build().expect("a valid server")]);
+    let server = fleet.server("kept").expect("just configured");
+    let generation = server.status().generation.expect("it is being dialled");
+    let progress = StartProgress::new(StartStage::Starting);
+    server.0.inbox.post(KeeperMessage::Progress(generation, progress));
+    let hour = Duration::from_secs(3600);
+    let failed = server
+        .wait_until(hour, |status| status.last_error.is_some())
+        .await;
+    let message = failed
+        .expect("cut")
+        .last_error
+        .expect("just seen")
+        .message
+        .clone();
+    assert!(message.starts_with("not ready"), "{message}");
 }
 
 #[tokio::test]

@@ -6,6 +6,8 @@
 pub(super) use imp::{arguments, bytes_moved, children, processes, stat};
 
 use std::io;
+use std::thread;
+use std::time::Duration;
 
 use memchr::memmem::Finder;
 use rustix::process::Pid;
@@ -25,6 +27,9 @@ pub(super) struct ProcStat {
     pub(super) started: u64,
     /// The pages of memory that it occupies.
     pub(super) resident_pages: u64,
+    /// Whether it is in `exec`: it has the memory of its next program, and no environment there yet. `None` for a thread of
+    /// the kernel, which has no memory of its own.
+    is_in_exec: Option<bool>,
 }
 
 impl ProcStat {
@@ -48,8 +53,10 @@ impl ProcStat {
             ticks += fields.next()?.parse::<u64>().ok()?;
         }
         let started = fields.nth(4)?.parse().ok()?;
-        // After the size of its address space.
-        let resident_pages = fields.nth(1)?.trim_end().parse().ok()?;
+        let has_memory = fields.next()? != "0";
+        let resident_pages = fields.next()?.trim_end().parse().ok()?;
+        // The address at which its environment ends. That of another user's process is a zero here, too.
+        let is_in_exec = has_memory.then(|| fields.nth(26) == Some("0"));
         Some(Self {
             name,
             state,
@@ -58,6 +65,7 @@ impl ProcStat {
             ticks,
             started,
             resident_pages,
+            is_in_exec,
         })
     }
 }
@@ -78,6 +86,22 @@ pub(super) struct EnvironSearch {
 /// How much of an environment is held at a time; longer ones are read piece by piece.
 const WINDOW_BYTES: usize = 16 * 1024;
 
+/// How often the environment of a process in `exec` is read again, and how long the search waits between. On an idle machine
+/// the process has it after some microseconds; on a busy one it may have to wait for a processor.
+const EXEC_LOOKS_LIMIT: u32 = 50;
+const EXEC_LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// What a search of one environment found.
+#[derive(Debug, PartialEq, Eq)]
+enum EnvironEntry {
+    /// What follows the prefix.
+    Value(String),
+    /// No entry begins with the prefix.
+    Missing,
+    /// There is no environment: it is a zombie's, or that of a process in `exec`, or it has no entries.
+    Empty,
+}
+
 impl EnvironSearch {
     /// For entries that begin with `prefix`; what follows up to the end of the entry is short.
     pub(super) fn new(prefix: &[u8]) -> Self {
@@ -89,29 +113,54 @@ impl EnvironSearch {
     }
 
     /// What follows the prefix in the environment of the process, if it has such an entry. Fails if its environment may not be
-    /// read, which is so for the processes of other users, and for the few that hide theirs. That of a zombie is empty.
+    /// read, which is so for the processes of other users, and for the few that hide theirs. That of a zombie is empty. A
+    /// process in `exec` has none for a moment, and is looked at again: its next program has the entry.
     pub(super) fn value_of(&mut self, pid: Pid) -> io::Result<Option<String>> {
-        let mut environ = imp::environ(pid)?;
-        Ok(self.value_in(&mut environ))
+        self.value_after_exec(|| imp::environ(pid), || stat(pid)?.is_in_exec)
     }
 
-    fn value_in(&mut self, environ: &mut impl io::Read) -> Option<String> {
+    /// Reads an environment until it is not empty, or was read after `is_in_exec` denied it.
+    fn value_after_exec<R: io::Read>(
+        &mut self,
+        mut open: impl FnMut() -> io::Result<R>,
+        mut is_in_exec: impl FnMut() -> Option<bool>,
+    ) -> io::Result<Option<String>> {
+        let mut is_settled = false;
+        for _ in 0..EXEC_LOOKS_LIMIT {
+            match self.value_in(&mut open()?) {
+                EnvironEntry::Value(value) => return Ok(Some(value)),
+                EnvironEntry::Missing => return Ok(None),
+                EnvironEntry::Empty if is_settled => return Ok(None),
+                EnvironEntry::Empty => {}
+            }
+            match is_in_exec() {
+                None => return Ok(None),
+                Some(true) => thread::sleep(EXEC_LOOK_INTERVAL),
+                Some(false) => is_settled = true,
+            }
+        }
+        Ok(None)
+    }
+
+    fn value_in(&mut self, environ: &mut impl io::Read) -> EnvironEntry {
         let mut kept = 0;
+        let mut without_entry = EnvironEntry::Empty;
         loop {
             let read = match environ.read(&mut self.buffer[kept..]) {
-                Ok(0) | Err(_) => return None,
+                Ok(0) | Err(_) => return without_entry,
                 Ok(read) => read,
             };
+            without_entry = EnvironEntry::Missing;
             let filled = kept + read;
             let length = self.prefix.needle().len();
             let keep_from = match self.prefix.find(&self.buffer[..filled]) {
                 Some(at) => {
                     let rest = &self.buffer[at + length..filled];
                     if let Some(end) = memchr::memchr(0, rest) {
-                        return Some(String::from_utf8_lossy(&rest[..end]).into_owned());
+                        return EnvironEntry::Value(String::from_utf8_lossy(&rest[..end]).into_owned());
                     }
                     if rest.len() > WINDOW_BYTES / 4 {
-                        return None;
+                        return EnvironEntry::Missing;
                     }
                     at
                 }
@@ -133,7 +182,7 @@ mod imp {
 
     use super::ProcStat;
 
-    /// How much of what is said of a process is read: more than goes before its resident pages, however long its name.
+    /// How many bytes of `stat` are read: enough to reach the resident pages, however long the name.
     const STAT_BYTES: usize = 768;
 
     /// How much of the arguments of a process is read: several times the script of the guardian.
@@ -153,7 +202,7 @@ mod imp {
     }
 
     /// How many bytes the process has read and written, on disk, in pipes and on the network; zero where the system does
-    /// not tell.
+    /// not say.
     pub(in super::super) fn bytes_moved(pid: Pid) -> u64 {
         let io = fs::read_to_string(format!("/proc/{}/io", pid.as_raw_nonzero())).unwrap_or_default();
         io.lines()
@@ -226,7 +275,11 @@ mod imp {
 
 #[cfg(test)]
 mod tests {
-    use super::{EnvironSearch, ProcStat, WINDOW_BYTES};
+    use super::{EXEC_LOOKS_LIMIT, EnvironEntry, EnvironSearch, ProcStat, WINDOW_BYTES};
+
+    fn value(value: &str) -> EnvironEntry {
+        EnvironEntry::Value(value.to_owned())
+    }
 
     #[test]
     fn a_name_with_brackets_and_spaces_hides_no_number() {
@@ -242,6 +295,7 @@ mod tests {
                 ticks: 127,
                 started: 5678,
                 resident_pages: 1,
+                is_in_exec: Some(false),
             }
         );
         assert_eq!(
@@ -257,8 +311,8 @@ mod tests {
             let mut environ = vec![b'x'; before];
             environ.extend_from_slice(entry);
             environ.extend_from_slice(b"HOME=/\0");
-            let value = EnvironSearch::new(b"MAINSTAY_TREE=0123.").value_in(&mut environ.as_slice());
-            assert_eq!(value.as_deref(), Some("4"), "after {before} bytes");
+            let found = EnvironSearch::new(b"MAINSTAY_TREE=0123.").value_in(&mut environ.as_slice());
+            assert_eq!(found, value("4"), "after {before} bytes");
         }
     }
 
@@ -266,8 +320,73 @@ mod tests {
     fn a_value_without_an_end_and_a_prefix_that_only_begins_alike_are_not_found() {
         let mut search = EnvironSearch::new(b"MAINSTAY_TREE=0123.");
         let environ = b"A=b\0MAINSTAY_TREE=0124.45\0".repeat(2_000);
-        assert_eq!(search.value_in(&mut environ.as_slice()), None);
+        assert_eq!(search.value_in(&mut environ.as_slice()), EnvironEntry::Missing);
         let endless = [&b"MAINSTAY_TREE=0123."[..], &vec![b'9'; 3 * WINDOW_BYTES]].concat();
-        assert_eq!(search.value_in(&mut endless.as_slice()), None);
+        assert_eq!(search.value_in(&mut endless.as_slice()), EnvironEntry::Missing);
+        assert_eq!(search.value_in(&mut b"".as_slice()), EnvironEntry::Empty);
+    }
+
+    #[test]
+    fn a_process_in_exec_is_told_from_one_that_runs_and_from_a_thread_of_the_kernel() {
+        let is_in_exec = |memory: u64, environ_end: u64| {
+            let head = "71 (sh) R 70 69 68 0 -1 4 1 2 3 4 1 2 3 4 20 0 1 0 5678";
+            let middle = vec!["0"; 26].join(" ");
+            let line = format!("{head} {memory} 1 {middle} {environ_end} 0\n");
+            ProcStat::parse(line.as_bytes()).expect("it runs").is_in_exec
+        };
+        assert_eq!(is_in_exec(4096, 0), Some(true));
+        assert_eq!(is_in_exec(4096, 140_000), Some(false));
+        assert_eq!(is_in_exec(0, 0), None);
+        #[cfg(target_os = "linux")]
+        {
+            let own = super::stat(rustix::process::getpid()).expect("this test runs");
+            assert_eq!(own.is_in_exec, Some(false));
+        }
+    }
+
+    /// What a search finds in environments that are read one after the other, and how many it reads. The process is in
+    /// `exec` for as many looks.
+    fn search(environs: &[&'static [u8]], mut in_exec: usize) -> (Option<String>, usize) {
+        let mut opened = 0;
+        let open = || {
+            opened += 1;
+            Ok(*environs
+                .get(opened - 1)
+                .or(environs.last())
+                .expect("one at least"))
+        };
+        let is_in_exec = || {
+            let is_in_exec = in_exec > 0;
+            in_exec = in_exec.saturating_sub(1);
+            Some(is_in_exec)
+        };
+        let found = EnvironSearch::new(b"MAINSTAY_TREE=0123.").value_after_exec(open, is_in_exec);
+        (found.expect("it can be read"), opened)
+    }
+
+    #[test]
+    fn a_process_in_exec_is_looked_at_until_it_has_its_environment() {
+        let marked = b"MAINSTAY_TREE=0123.4\0".as_slice();
+        let found = Some("4".to_owned());
+        assert_eq!(search(&[marked], 0), (found.clone(), 1));
+        assert_eq!(search(&[b"", b"", marked], 2), (found.clone(), 3));
+        // The exec ended between the look at the environment and the look at the process.
+        assert_eq!(search(&[b"", marked], 0), (found, 2));
+        assert_eq!(search(&[b"HOME=/\0", marked], 9), (None, 1));
+    }
+
+    #[test]
+    fn a_process_without_an_environment_is_not_looked_at_for_ever() {
+        assert_eq!(search(&[b""], 0), (None, 2));
+        let limit = usize::try_from(EXEC_LOOKS_LIMIT).expect("a small number");
+        assert_eq!(search(&[b""], usize::MAX), (None, limit));
+        let mut search = EnvironSearch::new(b"MAINSTAY_TREE=0123.");
+        let mut opened = 0;
+        let open = || {
+            opened += 1;
+            Ok(b"".as_slice())
+        };
+        assert_eq!(search.value_after_exec(open, || None).expect("read"), None);
+        assert_eq!(opened, 1, "a zombie, or a thread of the kernel");
     }
 }

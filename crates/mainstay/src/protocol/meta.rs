@@ -40,7 +40,7 @@ impl RequestMeta {
 
     /// The parameters with the client's entries in their `_meta`.
     pub(crate) fn stamp(&self, params: Option<&RawJson>) -> RawJson {
-        with_meta(params, self.0.entries()).expect(FEW)
+        with_meta(params, self.0.entries()).expect(FEW_MEMBERS)
     }
 
     /// The same for a request that needs an extension, which is declared beside whatever else the client can.
@@ -52,11 +52,11 @@ impl RequestMeta {
                 _other => (*key, value.clone()),
             })
             .collect();
-        with_meta(Some(params), &entries).expect(FEW)
+        with_meta(Some(params), &entries).expect(FEW_MEMBERS)
     }
 }
 
-const FEW: &str = "parameters that Mainstay writes have few members";
+const FEW_MEMBERS: &str = "parameters that Mainstay writes have few members";
 
 fn with_extension(capabilities: &RawJson, extension: &str) -> RawJson {
     let mut capabilities = Object::parse(capabilities).unwrap_or_default();

@@ -5,15 +5,13 @@
 //! `server/discover`. If the answer is not modern, or there is none, it continues with `initialize`. If the server ends or
 //! stops answering, the next connection begins with `initialize`.
 
-mod dialect;
 mod greeting;
 mod handshake;
 mod introduction;
 mod meta;
 
-pub(crate) use dialect::Dialect;
 pub use greeting::Era;
-pub(crate) use greeting::{Capability, Greeting};
+pub(crate) use greeting::{Capability, Dialect, Greeting};
 pub(crate) use handshake::{Approach, HandshakeError, INITIALIZE_NEXT, PipeView, greet};
 pub use introduction::Introduction;
 pub(crate) use introduction::named;

@@ -114,7 +114,7 @@ pub struct RecordedMessage {
     pub kind: RecordedKind,
     /// The method of a request or a notification; a long one is cut and ends in `…`.
     pub method: Option<String>,
-    /// The tool or prompt that a request of Mainstay's names, where that could be told without reading the parameters.
+    /// The tool or prompt that a request of Mainstay's names, if it is known without reading the parameters.
     pub name: Option<String>,
     /// The id of a request or an answer as JSON; a long one is cut and ends in `…`.
     pub id: Option<String>,

@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn a_call_that_may_have_run_once_is_never_said_not_to_have_run() {
         use Outcome::{Answered, NotSent, Refused, Unknown};
-        for (first, second, told) in [
+        for (first, second, reported) in [
             (Unknown, NotSent, Unknown),
             (Unknown, Refused, Unknown),
             (Unknown, Unknown, Unknown),
@@ -354,7 +354,7 @@ mod tests {
         ] {
             assert_eq!(
                 of_both(lost(first), lost(second)).outcome(),
-                told,
+                reported,
                 "{first:?}, then {second:?}"
             );
         }

@@ -226,9 +226,9 @@ impl CallError {
     }
 
     /// The same error, with what the server wrote to stdout while the call ran.
-    pub(super) fn with_noise(mut self, heard: Option<Arc<str>>) -> Self {
+    pub(super) fn with_noise(mut self, example: Option<Arc<str>>) -> Self {
         if let CallErrorKind::TimedOut { noise, .. } = &mut self.kind {
-            *noise = heard;
+            *noise = example;
         }
         self
     }

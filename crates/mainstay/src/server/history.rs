@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use mainstay_lifecycle::{Cause, StateKind};
 use tokio::time::Instant;
 
-use super::durations::{DurationCounts, DurationHistogram};
+use super::counts::{DurationCounts, DurationHistogram};
 
 /// What became of a server's connections since it was added to the fleet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

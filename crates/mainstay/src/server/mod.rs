@@ -7,19 +7,14 @@ mod ask;
 mod attempt;
 mod call;
 mod counts;
-mod durations;
 mod error;
 mod history;
 mod lease;
-mod login;
 pub(crate) mod noise;
 mod operations;
 mod options;
 mod pending_calls;
-mod ping;
 mod refresh;
-mod settings;
-mod shown;
 mod slot;
 mod status;
 #[cfg(test)]
@@ -29,7 +24,7 @@ mod traced;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_lifecycle::StateKind;
+use mainstay_lifecycle::{Generation, StateKind};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
@@ -37,8 +32,7 @@ pub(crate) use attempt::tool_name;
 pub use call::{Call, CallFuture, Reply};
 pub(crate) use call::{Repeatable, Request};
 pub(crate) use counts::CallCounters;
-pub use counts::{CallCounts, CallDurations};
-pub use durations::{DurationCounts, DurationHistogram};
+pub use counts::{CallCounts, CallDurations, DurationCounts, DurationHistogram};
 pub use error::{CallError, CallErrorKind, NotConnected};
 pub use history::LifecycleCounts;
 pub(crate) use history::{ConnectionTimes, LifecycleCounters};
@@ -46,10 +40,8 @@ use lease::Wait;
 pub use operations::{OperationCounts, OperationError, OperationSeries, OperationTable, ToolPlaces};
 pub use options::{CallOptions, Waiting};
 pub use pending_calls::{BadPendingCallId, PendingCall, PendingCallId};
-pub use ping::Pong;
 pub use refresh::RefreshError;
-pub(crate) use settings::Settings;
-pub(crate) use slot::Slot;
+pub(crate) use slot::{Settings, Slot};
 pub(crate) use status::{Ended, StartTokens};
 pub use status::{Reason, StartProgress, StartStage, Status, TransportKind};
 
@@ -57,14 +49,26 @@ pub use crate::lack::Lack;
 pub use crate::wire::{BadAnswer, TimeoutKind};
 
 use crate::catalog::{About, ServerCatalog};
+use crate::config::Target;
 use crate::deadline;
 use crate::keeper::{Ack, CommandRefusal, ServerCommand};
 use crate::process::{StderrFollower, StderrLine};
 use crate::recorder::Recording;
+use crate::transport::http::{PendingLogin, ServerLoginError};
 
 /// A server of a fleet. Clones are handles of the same server.
 #[derive(Clone)]
 pub struct Server(pub(crate) Arc<Slot>);
+
+/// The answer to a ping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pong {
+    /// The connection that answered.
+    pub generation: Generation,
+    /// From the ping to the answer.
+    pub round_trip: Duration,
+}
 
 /// A command was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -139,7 +143,7 @@ impl Server {
     }
 
     /// Follows what the server writes to stderr from now on, byte for byte and across restarts. A follower that does not read in
-    /// time misses some of it and is told so; it never holds the server up.
+    /// time misses some of it and gets a marker; it never delays the server.
     pub fn follow_stderr(&self) -> StderrFollower<bytes::Bytes> {
         self.0.stderr.follow_bytes()
     }
@@ -238,6 +242,62 @@ impl Server {
             Err(_) => Err(CommandError::KeeperFailed(name)),
         }
     }
+
+    /// What is started or reached: the program without its arguments, or the address without its query. Arguments and queries
+    /// may hold secrets. `None` for a transport of the embedder's own.
+    pub fn shown_target(&self) -> Option<String> {
+        let settings = self.0.settings.load();
+        match settings.config().target() {
+            Target::Stdio(program) => Some(program.command().shown().to_owned()),
+            Target::Http(target) => Some(without_secrets(target.url().shown())),
+            Target::Custom(_) => None,
+        }
+    }
+
+    /// Pings the live connection: with `ping` in the legacy era, with `server/discover` in the modern one. Any answer counts,
+    /// "method not found" included. Without a connection it fails at once; it starts nothing, and keeps no server from its
+    /// idle stop. A ping without an answer counts as a failed call.
+    ///
+    /// Cancel safety: dropping it leaves an answer that is dropped when it comes.
+    pub async fn ping(&self, within: Duration) -> Result<Pong, CallError> {
+        let asked = Instant::now();
+        let connection = self
+            .0
+            .lease(Waiting::FailFast, None, within, deadline::after(asked, within))
+            .await?;
+        let generation = connection.generation;
+        match connection.probe(within).await {
+            Ok(()) => Ok(Pong {
+                generation,
+                round_trip: asked.elapsed(),
+            }),
+            Err(error) => {
+                self.0.judge(&connection, &error);
+                Err(CallError::of(error, self.0.name.clone(), generation, None))
+            }
+        }
+    }
+
+    /// Begins a login with the server's provider of credentials, up to where a person is needed: the result has the address to
+    /// open, and completes when the person has logged in. The server is then tried again at once.
+    ///
+    /// The crate `mainstay-login` has providers that log in with OAuth.
+    ///
+    /// Cancel safety: dropping it gives the login up.
+    pub async fn login(&self) -> Result<Box<dyn PendingLogin>, ServerLoginError> {
+        let provider = {
+            let settings = self.0.settings.load();
+            match settings.config().target() {
+                Target::Http(target) => target.provider().cloned(),
+                Target::Stdio(_) | Target::Custom(_) => None,
+            }
+        };
+        let beginning = provider.as_ref().and_then(|provider| provider.login());
+        match beginning {
+            Some(beginning) => beginning.await,
+            None => Err(ServerLoginError::NotOffered),
+        }
+    }
 }
 
 /// Handles are equal when they are of the same server. One that was removed from the fleet and added again is another.
@@ -257,4 +317,15 @@ impl std::fmt::Debug for Server {
             .field("state", &status.state)
             .finish_non_exhaustive()
     }
+}
+
+/// The address without the user, the query and the fragment.
+fn without_secrets(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
 }

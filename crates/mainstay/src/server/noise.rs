@@ -1,6 +1,6 @@
 //! What a server writes to its output that is no message: text that belongs on stderr.
 //!
-//! A person hears of it in the log, at most once a minute, and in the error of whatever may have failed because of it.
+//! The log says so, at most once a minute, and in the error of whatever may have failed because of it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,9 +24,9 @@ const EXAMPLE_BYTES: usize = 1024;
 
 /// The last such text of one server.
 #[derive(Default)]
-pub(crate) struct StdoutNoise(Mutex<Option<Heard>>);
+pub(crate) struct StdoutNoise(Mutex<Option<NoiseRecord>>);
 
-struct Heard {
+struct NoiseRecord {
     generation: Generation,
     at: Instant,
     example: Arc<str>,
@@ -46,7 +46,7 @@ struct Warning {
 
 impl StdoutNoise {
     /// Notes a line, and warns of it if that is due.
-    pub(crate) fn hear(&self, server: &str, generation: Generation, line: &[u8]) {
+    pub(crate) fn report(&self, server: &str, generation: Generation, line: &[u8]) {
         if let Some(Warning { lines, example }) = self.note(generation, line) {
             tracing::warn!(
                 server, %generation, lines, %example,
@@ -59,26 +59,26 @@ impl StdoutNoise {
         let now = Instant::now();
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *kept {
-            Some(heard) => {
-                heard.at = now;
-                heard.unreported += 1;
-                if heard.generation != generation || now >= heard.example_at + EXAMPLE_INTERVAL {
-                    heard.generation = generation;
-                    heard.example = example(line);
-                    heard.example_at = now;
+            Some(record) => {
+                record.at = now;
+                record.unreported += 1;
+                if record.generation != generation || now >= record.example_at + EXAMPLE_INTERVAL {
+                    record.generation = generation;
+                    record.example = example(line);
+                    record.example_at = now;
                 }
-                let is_due = now >= heard.warned_at + WARNING_INTERVAL;
+                let is_due = now >= record.warned_at + WARNING_INTERVAL;
                 is_due.then(|| {
-                    heard.warned_at = now;
+                    record.warned_at = now;
                     Warning {
-                        lines: std::mem::take(&mut heard.unreported),
-                        example: heard.example.clone(),
+                        lines: std::mem::take(&mut record.unreported),
+                        example: record.example.clone(),
                     }
                 })
             }
             None => {
                 let example = example(line);
-                *kept = Some(Heard {
+                *kept = Some(NoiseRecord {
                     generation,
                     at: now,
                     example: example.clone(),
@@ -93,18 +93,18 @@ impl StdoutNoise {
 
     /// An example of what this generation wrote, if it wrote anything since then.
     pub(crate) fn since(&self, generation: Generation, since: Instant) -> Option<Arc<str>> {
-        self.heard(|heard| heard.generation == generation && heard.at >= since)
+        self.example_if(|record| record.generation == generation && record.at >= since)
     }
 
     /// An example of what this generation wrote, whenever that was.
     pub(crate) fn of(&self, generation: Generation) -> Option<Arc<str>> {
-        self.heard(|heard| heard.generation == generation)
+        self.example_if(|record| record.generation == generation)
     }
 
-    fn heard(&self, is_wanted: impl FnOnce(&Heard) -> bool) -> Option<Arc<str>> {
+    fn example_if(&self, is_wanted: impl FnOnce(&NoiseRecord) -> bool) -> Option<Arc<str>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let heard = kept.as_ref().filter(|heard| is_wanted(heard))?;
-        Some(heard.example.clone())
+        let record = kept.as_ref().filter(|record| is_wanted(record))?;
+        Some(record.example.clone())
     }
 }
 
@@ -148,7 +148,7 @@ mod tests {
         let noise = StdoutNoise::default();
         let begin = Instant::now();
         assert_eq!(noise.since(Generation(1), begin), None);
-        noise.hear(
+        noise.report(
             "s",
             Generation(1),
             "\u{1b}[31mloading\u{1b}[0m \u{202e}…\n".as_bytes(),
@@ -159,7 +159,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(noise.since(Generation(1), Instant::now()), None, "it is older");
         assert_eq!(noise.of(Generation(1)).as_deref(), Some("loading …"));
-        noise.hear("s", Generation(2), &[b'x'; 5000]);
+        noise.report("s", Generation(2), &[b'x'; 5000]);
         let long = noise.since(Generation(2), Instant::now()).expect("it is new");
         assert_eq!(long.chars().count(), EXAMPLE_CHARS);
         assert_eq!(noise.since(Generation(1), begin), None);

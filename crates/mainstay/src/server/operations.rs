@@ -1,6 +1,6 @@
 //! How long requests took, by method, tool and error, for metrics.
 //!
-//! What can be told apart is bounded: methods and errors are those in the tables here, and only so many tools have a place of
+//! The number of series is bounded: methods and errors are those in the tables here, and only so many tools have a place of
 //! their own; everything else counts as `other`. Counting a request whose tool is known takes no lock and allocates nothing.
 
 use std::collections::HashMap;
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use super::durations::{DurationCounts, DurationHistogram};
+use super::counts::{DurationCounts, DurationHistogram};
 use super::error::{CallError, CallErrorKind};
 use crate::wire::{Object, Outcome, RawJson, RpcError};
 
 /// The name of methods and tools that have no place of their own.
 const OTHER: &str = "other";
 
-/// The methods that are told apart. The last one stands for all others.
+/// The methods that are counted separately. The last one stands for all others.
 const METHODS: [&str; 21] = [
     "tools/call",
     "tools/list",
@@ -42,13 +42,13 @@ const METHODS: [&str; 21] = [
     OTHER,
 ];
 
-/// The method whose requests are told apart by their tool.
+/// The method whose requests are counted by tool.
 const TOOLS_CALL: &str = METHODS[0];
 
-/// Tools of one server that are told apart.
+/// Tools of one server that are counted separately.
 const TOOLS_LIMIT_PER_SERVER: usize = 200;
 
-/// Tools of all servers that are told apart. A tool takes about 20 lines of an exposition.
+/// Tools of all servers that are counted separately. A tool takes about 20 lines of an exposition.
 const TOOLS_LIMIT: usize = 1_000;
 
 /// Results that are searched for the tool's own error flag, in bytes. A longer one counts as a success: an error is short,
@@ -75,7 +75,7 @@ pub enum OperationError {
     Rpc(i64),
 }
 
-/// The errors that are told apart. JSON-RPC errors with other codes count as the last one.
+/// The errors that are counted separately. JSON-RPC errors with other codes count as the last one.
 const ERRORS: [(OperationError, &str); 15] = [
     (OperationError::Tool, "tool_error"),
     (OperationError::NotSent, "not_sent"),
@@ -161,9 +161,9 @@ pub struct OperationSeries {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperationCounts {
-    /// The method; `other` for one that is not told apart.
+    /// The method; `other` for one without its own series.
     pub method: &'static str,
-    /// The tool, for `tools/call`; `other` for tools that are not told apart.
+    /// The tool, for `tools/call`; `other` for tools without their own series.
     pub tool: Option<Box<str>>,
     /// The error as one word; `None` for requests that succeeded.
     pub error: Option<&'static str>,

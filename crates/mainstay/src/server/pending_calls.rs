@@ -16,7 +16,7 @@ pub struct PendingCall {
     pub id: PendingCallId,
     /// The method; a long one is cut and ends in `…`.
     pub method: String,
-    /// The tool or prompt that it names, where that could be told without reading the parameters.
+    /// The tool or prompt that it names, if it is known without reading the parameters.
     pub name: Option<String>,
     /// The client that made it, as [`ClientHandler::client`](crate::ClientHandler::client) says.
     pub client: Option<u64>,
@@ -62,7 +62,7 @@ impl Server {
     }
 
     /// Cancels a call on behalf of a person who is not its caller; `false` if it no longer waits. Its caller gets an error that
-    /// says so, the server is told, and the connection stays. The call may have run.
+    /// says so, the server gets a cancellation, and the connection stays. The call may have run.
     pub fn cancel_call(&self, id: PendingCallId) -> bool {
         let connection = self.0.current.load_full();
         let connection = connection.filter(|connection| connection.generation == id.generation);

@@ -65,7 +65,7 @@ pub struct Status {
     pub stale_since: Option<SystemTime>,
     /// Reports of old generations that came late and changed nothing.
     pub stale_reports: u64,
-    /// How many subscriptions, with the log level, the live connection has not been told yet, or does not accept. They are
+    /// How many subscriptions, with the log level, the live connection has not got yet, or does not accept. They are
     /// tried again for some minutes, and on the next connection.
     pub unrestored: usize,
     /// The last live connection that ended, and why.

@@ -182,3 +182,18 @@ fn a_later_round_that_is_refused_does_not_undo_an_earlier_one() {
         assert!(later.may_have_run(), "{later:?}");
     }
 }
+
+#[test]
+fn an_address_is_shown_without_user_query_and_fragment() {
+    for (url, shown) in [
+        ("https://a.example/mcp", "https://a.example/mcp"),
+        (
+            "https://user:pw@a.example:8/mcp?key=1#x",
+            "https://a.example:8/mcp",
+        ),
+        ("http://a.example?key=1", "http://a.example"),
+        ("http://a.example/a@b", "http://a.example/a@b"),
+    ] {
+        assert_eq!(super::without_secrets(url), shown);
+    }
+}

@@ -16,12 +16,12 @@ pub(crate) const TRACE_TARGET: &str = "mainstay::trace";
 /// One attempt, as traces see it.
 pub(super) struct TracedAttempt {
     pub(super) span: Span,
-    /// What the server is told.
-    told: Option<TraceContext>,
+    /// The trace context that the server gets.
+    sent_context: Option<TraceContext>,
 }
 
 impl TracedAttempt {
-    /// Begins a span below the caller's. If no subscriber wants the span, the server is told the caller's own.
+    /// Begins a span below the caller's. If no subscriber wants the span, the server gets the caller's own.
     pub(super) fn begin(
         server: &str,
         method: &str,
@@ -50,7 +50,7 @@ impl TracedAttempt {
             span.record("otel.name", format!("{method} {tool}"));
             span.record("gen_ai.tool.name", tool);
         }
-        let told = match caller {
+        let sent_context = match caller {
             Some(caller) if !span.is_disabled() && caller.is_sampled() => {
                 let own = caller.child();
                 span.record("trace_id", own.trace_id());
@@ -60,17 +60,17 @@ impl TracedAttempt {
             }
             caller => caller.cloned(),
         };
-        Self { span, told }
+        Self { span, sent_context }
     }
 
     /// The parameters with the trace context for the server.
     pub(super) fn params<'p>(&self, params: &'p Params) -> Cow<'p, Params> {
-        let Some(told) = &self.told else {
+        let Some(sent_context) = &self.sent_context else {
             return Cow::Borrowed(params);
         };
         let text = |text: &str| RawJson::from_value(text).unwrap_or(RawJson::NULL);
-        let mut entries = vec![("traceparent", text(&told.to_string()))];
-        entries.extend(told.state().map(|state| ("tracestate", text(state))));
+        let mut entries = vec![("traceparent", text(&sent_context.to_string()))];
+        entries.extend(sent_context.state().map(|state| ("tracestate", text(state))));
         match with_meta(params.to_raw().as_ref(), &entries) {
             Ok(traced) => Cow::Owned(Params::new(Some(traced))),
             // The trace is lost, and the call is not.

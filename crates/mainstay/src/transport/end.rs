@@ -32,7 +32,7 @@ pub enum End {
     /// It was closed from this side.
     #[error("the connection was closed")]
     Closed,
-    /// A message was too long to be read, and which request it answered could not be told.
+    /// A message was too long to be read, and the request that it answered is unknown.
     #[error("a message was too long to be read")]
     Oversized,
     /// The far side writes, but it writes no messages.

@@ -2,7 +2,7 @@
 //!
 //! Two tasks: the reader hands each line to the inbound side as soon as it is whole, the writer takes frames from two
 //! bounded lanes. Neither waits for the other, so a far side that stops reading does not keep its answers from being
-//! heard. Whichever ends first ends both. Closing aborts both tasks, which drops the streams: the far side sees the
+//! read. Whichever ends first ends both. Closing aborts both tasks, which drops the streams: the far side sees the
 //! end of its input, and a write that would never return is dropped with its task.
 
 #[cfg(any(test, fuzzing))]

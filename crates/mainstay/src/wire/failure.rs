@@ -148,3 +148,22 @@ impl fmt::Display for Outcome {
         f.write_str(self.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Outcome;
+
+    #[test]
+    fn an_outcome_is_shown_as_its_word() {
+        let all = [
+            Outcome::NotSent,
+            Outcome::Refused,
+            Outcome::Unknown,
+            Outcome::Answered,
+        ];
+        assert_eq!(
+            all.map(|outcome| outcome.to_string()),
+            ["not_sent", "refused", "unknown", "answered"]
+        );
+    }
+}

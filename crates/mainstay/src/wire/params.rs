@@ -239,6 +239,24 @@ mod tests {
         params.to_raw().expect("parameters").to_string()
     }
 
+    #[tokio::test]
+    async fn large_parameters_are_read_before_they_are_handed_on() {
+        let of_length = |length: usize| {
+            let empty = r#"{"_meta":{"k":1},"name":""}"#.len();
+            RawJson::from_text(&format!(
+                r#"{{"_meta":{{"k":1}},"name":"{}"}}"#,
+                "x".repeat(length - empty)
+            ))
+        };
+        for (length, is_read) in [(INLINE_LIMIT, false), (INLINE_LIMIT + 1, true)] {
+            let raw = of_length(length).unwrap();
+            let read = Params::read(Some(raw.clone())).await;
+            assert_eq!(read.as_raw(), Some(&raw));
+            assert_eq!((read.length(), read.top.get().is_some()), (length, is_read));
+            assert_eq!(read.meta().unwrap().get("k").unwrap().as_str(), "1");
+        }
+    }
+
     #[test]
     fn what_is_only_read_stays_as_it_came() {
         let came = r#"{ "name":"a", "_meta" : {"k": 1.0 } ,"x":[ ] }"#;

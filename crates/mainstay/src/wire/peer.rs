@@ -72,7 +72,7 @@ impl Peer {
     /// Asks, and waits for the answer until the time is up.
     ///
     /// Cancel safety: when the future is dropped before the request was written, nothing is sent; afterwards the far
-    /// side is told that the answer is not wanted, if the options allow it. Its late answer is dropped.
+    /// side gets a cancellation, if the options allow it. Its late answer is dropped.
     pub(crate) async fn request(
         &self,
         method: &str,
@@ -149,7 +149,7 @@ impl Peer {
             (&shared.notification_quota, Purpose::Notification)
         };
         let line = write::notification(method, params);
-        shared.pending.tell();
+        shared.pending.count_notification();
         shared.recorder.sent(MessageHead::Notification { method }, &line);
         let sending = async {
             let room = notification_quota.room(line.len()).await;
@@ -176,7 +176,7 @@ impl Peer {
     /// Tells if there is room in the queue now; `false` when it was dropped.
     pub(crate) fn try_notify(&self, method: &str, params: Option<&RawJson>) -> bool {
         let frame = Frame::new(write::notification(method, params), Purpose::Notification);
-        self.shared().pending.tell();
+        self.shared().pending.count_notification();
         self.shared()
             .recorder
             .sent(MessageHead::Notification { method }, frame.bytes());
@@ -280,13 +280,13 @@ impl PeerShared {
         }
     }
 
-    /// Stops carrying a request that was taken out of the table; says whether it was sent. A reason is told to the far side
+    /// Stops carrying a request that was taken out of the table; says whether it was sent. A reason is sent to the far side
     /// then.
     pub(super) fn withdraw(&self, id: u64, waiting: &WaitingRequest, reason: Option<&str>) -> bool {
         let sent = waiting.withdraw() != Outcome::NotSent;
         self.outbound.withdraw(id);
         if sent && let Some(reason) = reason {
-            self.pending.tell();
+            self.pending.count_notification();
             let frame = Frame::new(write::cancelled(id, reason), Purpose::Cancel { id });
             let method = CANCELLED;
             self.recorder

@@ -20,7 +20,7 @@ use crate::transport::{Delivery, End};
 
 pub(super) type RequestResult = Result<RawJson, RequestError>;
 
-/// Answered requests of one connection whose progress is still heard, as work may go on that they began. There is no word
+/// Answered requests of one connection whose progress is still passed on, because the work that they began may continue. There is no word
 /// for its end, so the oldest are forgotten.
 const ANSWERED_LIMIT: usize = 64;
 
@@ -36,7 +36,7 @@ struct Table {
     /// Who listens to the progress of requests that were answered.
     answered: VecDeque<(u64, ProgressListener)>,
     /// Notifications so far, cancellations included.
-    told: u64,
+    notifications_sent: u64,
     /// How far the far side is known to have read: a far side reads in order, so the answer to a request shows that it has
     /// read whatever was sent before.
     read: Read,
@@ -52,7 +52,7 @@ struct Read {
     /// The number of the latest request among it.
     request: u64,
     /// How many notifications are among it.
-    told: u64,
+    notifications_sent: u64,
 }
 
 /// One request that waits.
@@ -67,9 +67,9 @@ pub(super) struct WaitingRequest {
     /// What it asks for, to show it.
     label: RequestLabel,
     /// When it was made, or last made progress.
-    heard: Instant,
+    last_activity: Instant,
     /// How many notifications there had been when it was made.
-    told: u64,
+    notifications_sent: u64,
     /// Whether the far side answers it at its own end only, and says what it has to say in notifications.
     is_standing: bool,
     /// Whether an answer to it was found behind text, and is about to be taken.
@@ -125,8 +125,14 @@ impl Pending {
         if let Some(end) = &table.ended {
             return Err(end.clone());
         }
-        let told = table.told;
-        table.waiting.insert(id, WaitingRequest { told, ..waiting });
+        let notifications_sent = table.notifications_sent;
+        table.waiting.insert(
+            id,
+            WaitingRequest {
+                notifications_sent,
+                ..waiting
+            },
+        );
         Ok(())
     }
 
@@ -139,7 +145,7 @@ impl Pending {
         let mut table = self.table();
         match table.waiting.remove(&id) {
             Some(mut waiting) => {
-                table.note_read(id, waiting.told);
+                table.note_read(id, waiting.notifications_sent);
                 if let Some(listener) = waiting
                     .listener
                     .take()
@@ -170,8 +176,8 @@ impl Pending {
     }
 
     /// Notes that the far side is sent a notification.
-    pub(super) fn tell(&self) {
-        self.table().told += 1;
+    pub(super) fn count_notification(&self) {
+        self.table().notifications_sent += 1;
     }
 
     /// Takes out the request that an error without an id is for: the only one that may be meant. Some servers answer
@@ -184,13 +190,13 @@ impl Pending {
         if others.is_some() {
             return None;
         }
-        if table.errors_of_notifications < table.told - table.read.told {
+        if table.errors_of_notifications < table.notifications_sent - table.read.notifications_sent {
             table.errors_of_notifications += 1;
             return None;
         }
         let only = only?;
         let waiting = table.waiting.remove(&only)?;
-        table.note_read(only, waiting.told);
+        table.note_read(only, waiting.notifications_sent);
         Some(waiting)
     }
 
@@ -202,8 +208,8 @@ impl Pending {
     }
 
     /// When the request was made or last made progress.
-    pub(super) fn heard(&self, id: u64) -> Option<Instant> {
-        self.table().waiting.get(&id).map(|waiting| waiting.heard)
+    pub(super) fn last_activity(&self, id: u64) -> Option<Instant> {
+        self.table().waiting.get(&id).map(|waiting| waiting.last_activity)
     }
 
     /// Notes progress; gives the listener of it.
@@ -214,7 +220,7 @@ impl Pending {
             return answered.find_map(|(of, listener)| (*of == id).then(|| listener.clone()));
         };
         let listener = waiting.listener.clone()?;
-        waiting.heard = Instant::now();
+        waiting.last_activity = Instant::now();
         Some(listener)
     }
 
@@ -297,10 +303,10 @@ impl Table {
     }
 
     /// Records that the peer has read a request, and how many messages it was sent before.
-    fn note_read(&mut self, request: u64, told: u64) {
+    fn note_read(&mut self, request: u64, notifications_sent: u64) {
         self.read.request = self.read.request.max(request);
-        if told > self.read.told {
-            self.read.told = told;
+        if notifications_sent > self.read.notifications_sent {
+            self.read.notifications_sent = notifications_sent;
             self.errors_of_notifications = 0;
         }
     }
@@ -328,8 +334,8 @@ impl WaitingRequest {
             hold,
             made: now,
             label: RequestLabel::default(),
-            heard: now,
-            told: 0,
+            last_activity: now,
+            notifications_sent: 0,
             is_standing: false,
             is_answered_after_text: false,
         };

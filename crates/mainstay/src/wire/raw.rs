@@ -155,6 +155,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&raw).unwrap(), text);
         assert_eq!(serde_json::from_str::<RawJson>(text).unwrap(), raw);
         assert_eq!(raw.to_string(), text);
+        assert_eq!(Bytes::from(raw), text);
     }
 
     #[test]

@@ -72,13 +72,13 @@ impl<'a> RequestInFlight<'a> {
     }
 
     fn check_timeouts(&mut self, timeouts: &RequestTimeouts) -> TimerOutcome {
-        let Some(heard) = self.shared.pending.heard(self.id) else {
+        let Some(last_activity) = self.shared.pending.last_activity(self.id) else {
             return TimerOutcome::Answered;
         };
         let now = Instant::now();
-        let heard = timeouts.last_sign(heard, now);
-        let Some(kind) = timeouts.expired(heard, now) else {
-            return TimerOutcome::Until(timeouts.next(heard));
+        let last_activity = timeouts.last_counted(last_activity, now);
+        let Some(kind) = timeouts.expired(last_activity, now) else {
+            return TimerOutcome::Until(timeouts.next(last_activity));
         };
         match self.abandon("timed out") {
             Some(sent) => TimerOutcome::Expired(RequestError::TimedOut { kind, sent }),
@@ -131,18 +131,18 @@ pub(super) struct RequestTimeouts {
 
 impl RequestTimeouts {
     /// The next moment at which time may run out.
-    fn next(&self, heard: Instant) -> Instant {
-        let idle = self.idle.map(|idle| deadline::after(heard, idle));
+    fn next(&self, last_activity: Instant) -> Instant {
+        let idle = self.idle.map(|idle| deadline::after(last_activity, idle));
         idle.map_or(self.total, |idle| idle.min(self.total))
     }
 
-    /// When it was last heard of, or was last held.
-    fn last_sign(&self, heard: Instant, now: Instant) -> Instant {
+    /// The last activity, or the end of the last pause.
+    fn last_counted(&self, last_activity: Instant, now: Instant) -> Instant {
         let released = self.hold.as_ref().and_then(|hold| hold.released(now));
-        released.map_or(heard, |released| released.max(heard))
+        released.map_or(last_activity, |released| released.max(last_activity))
     }
 
-    fn expired(&self, heard: Instant, now: Instant) -> Option<TimeoutKind> {
+    fn expired(&self, last_activity: Instant, now: Instant) -> Option<TimeoutKind> {
         if now >= self.total {
             let held = self.hold.as_ref().is_some_and(|hold| hold.is_paused());
             return Some(if held {
@@ -151,6 +151,6 @@ impl RequestTimeouts {
                 TimeoutKind::Total
             });
         }
-        (now >= self.next(heard)).then_some(TimeoutKind::Idle)
+        (now >= self.next(last_activity)).then_some(TimeoutKind::Idle)
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PeerStats {
     /// When the last valid message came.
-    pub(crate) last_heard: Option<Instant>,
+    pub(crate) last_received: Option<Instant>,
     /// Requests that wait for their answer.
     pub(crate) in_flight: usize,
     /// Callers' requests that were answered, with whatever answer.
@@ -30,7 +30,7 @@ pub(crate) struct PeerStats {
 pub(super) struct PeerCounters {
     started: Instant,
     /// Nanoseconds from the start to the last message, plus one; zero when there was none.
-    heard: AtomicU64,
+    last_received: AtomicU64,
     pub(super) calls_answered: Count,
     pub(super) late_answers: Count,
     pub(super) unknown_answers: Count,
@@ -56,7 +56,7 @@ impl PeerCounters {
     pub(super) fn new() -> Self {
         Self {
             started: Instant::now(),
-            heard: AtomicU64::new(0),
+            last_received: AtomicU64::new(0),
             calls_answered: Count::default(),
             late_answers: Count::default(),
             unknown_answers: Count::default(),
@@ -68,14 +68,18 @@ impl PeerCounters {
 
     pub(super) fn note_message(&self) {
         let nanos = self.started.elapsed().as_nanos();
-        self.heard
+        self.last_received
             .store(u64::try_from(nanos).unwrap_or(u64::MAX - 1) + 1, Relaxed);
     }
 
     pub(super) fn read(&self, in_flight: usize) -> PeerStats {
-        let heard = self.heard.load(Relaxed).checked_sub(1).map(Duration::from_nanos);
+        let last_received = self
+            .last_received
+            .load(Relaxed)
+            .checked_sub(1)
+            .map(Duration::from_nanos);
         PeerStats {
-            last_heard: heard.map(|since| self.started + since),
+            last_received: last_received.map(|since| self.started + since),
             in_flight,
             calls_answered: self.calls_answered.get(),
             late_answers: self.late_answers.get(),

@@ -228,6 +228,10 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":"x","result":{"a": 1.0}}"#
         );
         assert_eq!(
+            refusal(&RpcError::new(-1, "no")),
+            r#"{"jsonrpc":"2.0","error":{"code":-1,"message":"no"}}"#
+        );
+        assert_eq!(
             response(&raw("1"), &Err(RpcError::new(-1, "no"))),
             r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no"}}"#
         );

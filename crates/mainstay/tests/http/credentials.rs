@@ -1,17 +1,19 @@
 //! The credential of each request is that of the moment, and one request at a time asks for it.
 
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mainstay::CallErrorKind;
 use mainstay::transport::http::{Authorizing, Credentials};
-use mainstay_testkit::Script;
+use mainstay::{CallErrorKind, Fleet};
 use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
+use mainstay_testkit::{Script, Speaks};
 use tokio::task::JoinSet;
 
-use crate::support::{connected, echo, keep, serve, web_at};
+use crate::support::{SOON, connected, echo, keep, keep_with, serve, web_at};
 
 /// Gives out a new number each time, after a while, and notes who asks at once.
 #[derive(Default)]
@@ -125,4 +127,48 @@ async fn a_request_that_showed_an_old_credential_is_made_again_with_the_new_one(
     );
     let refusals = far.traffic(|traffic| traffic.requests("POST")) - before;
     assert!(refusals <= 2, "{refusals} requests");
+}
+
+/// Gives out one credential, and names its owner if it knows one.
+struct OfOwner(Option<&'static str>);
+
+impl Credentials for OfOwner {
+    fn authorization(&self) -> Authorizing<'_> {
+        Box::pin(async { Ok(Some("Bearer t".parse().expect("a header"))) })
+    }
+
+    fn owner(&self) -> Option<String> {
+        self.0.map(str::to_owned)
+    }
+}
+
+/// At the next start, the credential may belong to another person.
+#[tokio::test]
+async fn a_private_catalog_is_stored_only_if_the_owner_of_its_credential_is_known() {
+    let credentials = |owner| Arc::new(OfOwner(owner));
+    for (private, provider, stored) in [
+        (true, Some(credentials(None)), 0),
+        (true, Some(credentials(Some("ada"))), 1),
+        (true, None, 1),
+        (false, Some(credentials(None)), 1),
+    ] {
+        let owner = provider.as_ref().map(|provider| provider.0);
+        let script = Script {
+            private,
+            ..Script::new().speaks(Speaks::Modern)
+        };
+        let far = serve(script, HttpScript::new()).await;
+        let of_user_alone = Permissions::from_mode(0o700);
+        let store = tempfile::Builder::new().permissions(of_user_alone).tempdir();
+        let store = store.expect("a directory");
+        let config = match provider {
+            Some(provider) => web_at(&far).credentials(provider),
+            None => web_at(&far),
+        };
+        let (fleet, server) = keep_with(Fleet::builder().store(store.path()), config);
+        connected(&server).await;
+        fleet.close(SOON).await;
+        let files = std::fs::read_dir(store.path()).expect("the store").count();
+        assert_eq!(files, stored, "private: {private}, owner: {owner:?}");
+    }
 }

@@ -72,6 +72,22 @@ async fn a_server_that_is_said_to_stream_is_not_asked_for_http_with_sse() {
     assert_eq!(far.traffic(|traffic| traffic.requests("GET")), 0);
 }
 
+/// HTTP+SSE belongs to the legacy era.
+#[tokio::test]
+async fn a_server_that_is_pinned_to_an_era_is_asked_for_http_with_sse_in_the_legacy_era_alone() {
+    let far = serve(Script::new(), on_sse()).await;
+    let (_fleet, server) = keep(web("web", &far.url("/sse")).era(Era::Legacy));
+    connected(&server).await;
+    assert_eq!(spoken(&server).0, Era::Legacy);
+
+    let far = serve(Script::new(), on_sse()).await;
+    let (_fleet, server) = keep(web("web", &far.url("/sse")).era(Era::Modern));
+    let status = reaches(&server, StateKind::PermanentlyFailed).await;
+    let error = status.last_error.expect("it says why");
+    assert!(error.message.contains("does not speak the modern era"), "{error}");
+    assert_eq!(far.traffic(|traffic| traffic.requests("GET")), 0);
+}
+
 #[tokio::test]
 async fn where_neither_transport_is_served_the_answer_of_the_newer_one_is_told() {
     let far = serve(Script::new(), on_sse()).await;

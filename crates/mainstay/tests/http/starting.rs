@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mainstay::StateKind;
+use mainstay::transport::HttpFailure;
 use mainstay_testkit::Script;
-use mainstay_testkit::http::{FaultyHttpServer, HttpScript, Port};
+use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpScript, Port};
 use tokio::net::{TcpStream, UnixListener};
 
-use crate::support::{ERAS, connected, echo, fleet, keep, web, web_at, well};
+use crate::support::{ERAS, SOON, connected, echo, fleet, keep, serve, web, web_at, well};
 
 #[tokio::test]
 async fn a_server_that_is_unreachable_at_first_is_connected_once_it_appears_and_delays_no_other() {
@@ -60,4 +61,23 @@ async fn a_server_is_reached_through_a_unix_domain_socket() {
         assert!(accepted.load(Ordering::Relaxed) > 0);
         assert_eq!(far.traffic(|traffic| traffic.count("tools/call")), 1);
     }
+}
+
+#[tokio::test]
+async fn a_listing_that_fails_over_http_tells_how_the_request_failed() {
+    let http = HttpScript::new().on("tools/list", HttpFault::status(418));
+    let far = serve(Script::new(), http).await;
+    let (_fleet, server) = keep(web_at(&far));
+    let failed = server
+        .wait_until(SOON, |status| status.last_error.is_some())
+        .await;
+    let failure = failed.expect("the listing failed").last_error.unwrap();
+    assert!(failure.message.starts_with("listing failed"), "{failure}");
+    assert!(
+        matches!(
+            failure.http.as_deref(),
+            Some(HttpFailure::Status { status: 418, .. })
+        ),
+        "{failure:?}"
+    );
 }

@@ -92,6 +92,43 @@ async fn a_server_that_cannot_be_started_says_why_and_keeps_no_other_from_starti
     fleet.close(LONG).await;
 }
 
+#[tokio::test]
+async fn a_command_that_is_not_found_tells_where_it_was_searched() {
+    let server = ServerConfig::stdio("lost", "no-such-command-anywhere").env("PATH", "/nowhere:/neither");
+    let path = ServerConfig::stdio("path", "/no/such/file").env("PATH", "/nowhere:/neither");
+    let fleet = Fleet::builder().start([server.build().unwrap(), path.build().unwrap()]);
+    for (name, searched) in [("lost", Some("/nowhere:/neither")), ("path", None)] {
+        let server = fleet.server(name).unwrap();
+        let status = server
+            .wait_until(LONG, |status| status.state == StateKind::PermanentlyFailed)
+            .await
+            .unwrap_or_else(|| panic!("{:?}", server.status()));
+        assert_eq!(status.last_error.unwrap().searched.as_deref(), searched, "{name}");
+    }
+    fleet.close(LONG).await;
+}
+
+#[tokio::test]
+async fn a_program_that_ends_by_itself_without_an_error_is_told_to_be_no_mcp_server() {
+    let hint = "this does not look like an MCP server";
+    for (command, is_hinted) in [("true", true), ("false", false)] {
+        let server = ServerConfig::stdio("ends", command);
+        let fleet = Fleet::builder().start([server.build().unwrap()]);
+        let server = fleet.server("ends").unwrap();
+        // The first attempt may have ended for the question that it began with.
+        let is_clear = |status: &mainstay::Status| status.attempt >= 2;
+        let status = server.wait_until(LONG, is_clear).await;
+        let status = status.unwrap_or_else(|| panic!("{:?}", server.status()));
+        let message = &status.last_error.unwrap().message;
+        assert!(
+            message.contains("the server's process ended while starting"),
+            "{message}"
+        );
+        assert_eq!(message.contains(hint), is_hinted, "{message}");
+        fleet.close(LONG).await;
+    }
+}
+
 #[test]
 fn what_is_wrong_with_a_server_before_it_is_started_is_refused_before_it_is_started() {
     for (server, words) in [

@@ -3,8 +3,9 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use mainstay::lifecycle::TimeLimits;
 use mainstay::server::StartStage;
-use mainstay::{Fleet, FleetBuilder, Server, StateKind, Status};
+use mainstay::{Fleet, FleetBuilder, Policy, Server, StateKind, Status};
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Step, Work};
 use serde_json::json;
 
@@ -106,6 +107,32 @@ async fn a_server_that_hangs_gives_its_turn_to_the_next_one_long_before_it_is_gi
     good.wait_connected(LONG).await.unwrap();
     let hangs = fleet.server("a").unwrap().status();
     assert_eq!((hangs.state, hangs.attempt), (StateKind::Connecting, 0));
+    fleet.close(LONG).await;
+}
+
+#[tokio::test]
+async fn a_server_that_waits_for_its_turn_beyond_its_limit_says_that_it_waited() {
+    let stage = Stage::new();
+    let hangs = FaultyServer::new().on(Step::Start, Fault::Delay { ms: 600_000 });
+    let hangs = stage.server("a", hangs).build().unwrap();
+    let ledger = Ledger::temporary();
+    let policy = Policy {
+        limits: TimeLimits {
+            turn: Duration::from_millis(300),
+            ..TimeLimits::default()
+        },
+        ..Policy::default()
+    };
+    let waits = stage
+        .server_with("b", FaultyServer::new(), &ledger)
+        .policy(policy);
+    let fleet = starting(1).start([hangs, waits.build().unwrap()]);
+    let waits = fleet.server("b").unwrap();
+    let status = waits.wait_until(LONG, |status| status.last_error.is_some()).await;
+    let status = status.unwrap_or_else(|| panic!("{:?}", waits.status()));
+    let message = &status.last_error.unwrap().message;
+    assert_eq!(message, "it waited in the start queue for more than 300ms");
+    assert_eq!(ledger.pids().len(), 0, "it never ran");
     fleet.close(LONG).await;
 }
 

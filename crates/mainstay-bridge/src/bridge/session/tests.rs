@@ -31,8 +31,8 @@ fn methods(lines: &[Vec<u8>]) -> Vec<String> {
         .collect()
 }
 
-fn stopped(answered_all: bool) -> Option<Farewell> {
-    Some(Farewell {
+fn stopped(answered_all: bool) -> Option<EndNotice> {
+    Some(EndNotice {
         reason: EndReason::Restart,
         answered_all,
     })
@@ -44,16 +44,16 @@ fn a_call_that_may_have_run_fails_with_its_outcome_and_a_list_is_sent_again() {
     session.note_host_line(&request(1, "tools/call", &json!({ "name": "pay" })));
     session.note_host_line(&request(2, "tools/list", &json!({})));
     session.note_host_line(&request(3, "tasks/cancel", &json!({})));
-    let told = parsed(&session.lost(None, WHY, Some("bank")));
-    assert_eq!(told.len(), 2);
-    assert_eq!(told[0]["id"], 1);
-    assert_eq!(told[0]["result"]["isError"], true);
+    let messages = parsed(&session.lost(None, WHY, Some("bank")));
+    assert_eq!(messages.len(), 2);
+    assert_eq!(messages[0]["id"], 1);
+    assert_eq!(messages[0]["result"]["isError"], true);
     assert_eq!(
-        told[0]["result"]["_meta"]["mainstay"],
+        messages[0]["result"]["_meta"]["mainstay"],
         json!({ "outcome": "unknown", "server": "bank" })
     );
-    assert_eq!(told[1]["id"], 3);
-    assert_eq!(told[1]["error"]["data"]["mainstay"]["outcome"], "unknown");
+    assert_eq!(messages[1]["id"], 3);
+    assert_eq!(messages[1]["error"]["data"]["mainstay"]["outcome"], "unknown");
     assert_eq!(methods(&session.replay_rest()), ["tools/list"]);
     assert!(matches!(session.note_daemon_line(&answer(2)), FromDaemon::Pass));
     assert!(session.replay_rest().is_empty(), "it is answered");
@@ -70,8 +70,8 @@ fn a_daemon_that_answered_all_it_read_lets_everything_else_be_sent_again() {
     assert_eq!(parsed(&again)[0]["id"], 2);
     assert_eq!(again.len(), 1);
 
-    let told = parsed(&session.lost(stopped(false), WHY, None));
-    assert_eq!(told[0]["result"]["_meta"]["mainstay"]["outcome"], "unknown");
+    let messages = parsed(&session.lost(stopped(false), WHY, None));
+    assert_eq!(messages[0]["result"]["_meta"]["mainstay"]["outcome"], "unknown");
 }
 
 #[test]
@@ -79,8 +79,8 @@ fn a_line_that_is_too_long_to_be_kept_fails_as_not_sent() {
     let mut session = HostSession::default();
     let long = "x".repeat(100 * 1024);
     session.note_host_line(&request(1, "tools/call", &json!({ "name": long })));
-    let told = parsed(&session.lost(stopped(true), WHY, None));
-    assert_eq!(told[0]["result"]["_meta"]["mainstay"]["outcome"], "not_sent");
+    let messages = parsed(&session.lost(stopped(true), WHY, None));
+    assert_eq!(messages[0]["result"]["_meta"]["mainstay"]["outcome"], "not_sent");
 }
 
 #[test]
@@ -150,9 +150,9 @@ fn a_late_answer_to_a_dead_daemon_s_question_reaches_no_other_daemon() {
     let mut session = HostSession::default();
     let question = request(1, "elicitation/create", &json!({ "message": "sure?" }));
     assert!(matches!(session.note_daemon_line(&question), FromDaemon::Pass));
-    let told = parsed(&session.lost(None, WHY, None));
-    assert_eq!(told[0]["method"], "notifications/cancelled");
-    assert_eq!(told[0]["params"]["requestId"], 1);
+    let messages = parsed(&session.lost(None, WHY, None));
+    assert_eq!(messages[0]["method"], "notifications/cancelled");
+    assert_eq!(messages[0]["params"]["requestId"], 1);
 
     // The next daemon counts from one, too.
     let FromDaemon::PassAs(renamed) = session.note_daemon_line(&question) else {
@@ -216,9 +216,9 @@ fn the_requests_of_a_batch_fail_one_by_one() {
     let batch = b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"},{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}]\n";
     session.note_host_line(batch);
     session.note_daemon_line(b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}]\n");
-    let told = parsed(&session.lost(None, WHY, None));
-    assert_eq!(told.len(), 1);
-    assert_eq!(told[0]["id"], 2);
+    let messages = parsed(&session.lost(None, WHY, None));
+    assert_eq!(messages.len(), 1);
+    assert_eq!(messages[0]["id"], 2);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn the_last_line_of_a_daemon_reaches_no_host() {
     let goodbye = crate::hello::line(&Goodbye::new(EndReason::Stop, true));
     assert!(matches!(
         session.note_daemon_line(&goodbye),
-        FromDaemon::Ends(Farewell {
+        FromDaemon::Ends(EndNotice {
             reason: EndReason::Stop,
             answered_all: true
         })

@@ -3,11 +3,6 @@
 //! Values may be in single quotes (taken as they are) or in double quotes (with `\n`, `\t`, `\"` and `\\`), and go on over
 //! several lines inside of them. `export` before a name and `#` comments are passed over. No variable is expanded.
 
-use std::io;
-use std::path::Path;
-
-use super::bounded::read_at_most;
-
 /// The largest file of variables that is read; Linux passes no larger environment to a program.
 pub(super) const MAX_ENV_FILE_BYTES: usize = 1024 * 1024;
 
@@ -16,23 +11,6 @@ pub(super) const MAX_ENV_FILE_BYTES: usize = 1024 * 1024;
 pub(super) struct EnvFile {
     pub(super) variables: Vec<(String, String)>,
     pub(super) bad_lines: Vec<usize>,
-}
-
-/// Why a file cannot be used.
-#[derive(Debug)]
-pub(super) enum ReadError {
-    Unreadable(io::Error),
-    TooLarge,
-    NotText,
-}
-
-/// Reads a text file of at most so many bytes.
-pub(super) fn read_text(path: &Path, limit: usize) -> Result<String, ReadError> {
-    let bytes = read_at_most(path, limit as u64 + 1).map_err(ReadError::Unreadable)?;
-    if bytes.len() > limit {
-        return Err(ReadError::TooLarge);
-    }
-    String::from_utf8(bytes).map_err(|_| ReadError::NotText)
 }
 
 impl EnvFile {

@@ -16,9 +16,8 @@ use std::path::{MAIN_SEPARATOR_STR, Path};
 pub(super) use error::ExpandError;
 use error::ExpandErrorKind;
 
-use super::env_file::ReadError;
-use super::files_read::FilesRead;
 use super::layout::{Inputs, input_variable};
+use super::read::{FilesRead, ReadError};
 use crate::config::target::ConfigText;
 
 /// How deep defaults may nest. A person needs two; the bound keeps a hostile file from using up the stack.

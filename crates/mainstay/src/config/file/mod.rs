@@ -11,7 +11,6 @@ mod env_file;
 mod error;
 mod expand;
 mod fields;
-mod files_read;
 mod filters;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -21,6 +20,7 @@ mod layout;
 mod locate;
 mod parse;
 mod paths;
+mod read;
 mod report;
 mod restart;
 mod schema;

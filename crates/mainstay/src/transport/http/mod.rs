@@ -16,11 +16,8 @@ mod backoff;
 mod challenge;
 #[cfg_attr(not(feature = "http"), path = "no_client.rs")]
 pub(crate) mod client;
-mod config_error;
 mod credentials;
 mod failure;
-mod param_headers;
-mod pending_login;
 
 pub use challenge::Challenge;
 #[cfg(feature = "http")]
@@ -30,17 +27,19 @@ pub use client::{
 };
 #[cfg(feature = "http")]
 pub(crate) use client::{address, check_certificate, check_key, check_roots, header, is_loopback};
-pub use config_error::HttpConfigError;
 pub use credentials::{
-    Authorizing, BearerToken, Changing, CredentialRefusal, CredentialSource, Credentials, Refusing,
+    Authorizing, BearerToken, BeginningLogin, Changing, CredentialRefusal, CredentialSource, Credentials,
+    FinishingLogin, LoginSummary, PastingAddress, PendingLogin, Refusing, ServerLoginError,
 };
-pub use failure::{HttpFailure, HttpStage};
-pub use param_headers::ParamHeaders;
-pub use pending_login::{
-    BeginningLogin, FinishingLogin, LoginSummary, PastingAddress, PendingLogin, ServerLoginError,
-};
+pub use failure::{HttpConfigError, HttpFailure, HttpStage};
 
 pub(crate) use backoff::ReconnectBackoff;
 #[cfg(feature = "http")]
 use backoff::fraction;
 pub(crate) use client::Endpoint;
+
+/// Says which arguments of a call are repeated in `Mcp-Param-` headers; tools ask for it with `x-mcp-header`.
+pub trait ParamHeaders: Send + Sync + 'static {
+    /// The names after `Mcp-Param-` and their values, unencoded, for one call of a tool with these arguments (JSON).
+    fn of_call(&self, tool: &str, arguments: &str) -> Vec<(String, String)>;
+}

@@ -207,30 +207,26 @@ mod tests {
         found
     }
 
+    /// Checks what a text is split into, wherever the reads fall.
+    fn assert_split(text: &[u8], limit: usize, expected: &[&str]) {
+        for step in 1..text.len() {
+            let mut splitter = Splitter::new(limit);
+            let chunks = text.chunks(step);
+            let found: Vec<_> = chunks.flat_map(|chunk| pieces(&mut splitter, chunk)).collect();
+            assert_eq!(found, expected, "reads of {step}");
+        }
+    }
+
     #[test]
     fn lines_are_found_wherever_the_reads_fall() {
         let text = b"one\r\n\n  \n\r\ntwo\nthree is longer\nleft";
-        for step in 1..text.len() {
-            let mut splitter = Splitter::new(100);
-            let found: Vec<_> = text
-                .chunks(step)
-                .flat_map(|chunk| pieces(&mut splitter, chunk))
-                .collect();
-            assert_eq!(found, ["one", "two", "three is longer"], "reads of {step}");
-        }
+        assert_split(&text[..], 100, &["one", "two", "three is longer"]);
     }
 
     #[test]
     fn a_byte_order_mark_is_dropped_before_the_first_line_and_nowhere_else() {
         let text = b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n";
-        for step in 1..text.len() {
-            let mut splitter = Splitter::new(100);
-            let found: Vec<_> = text
-                .chunks(step)
-                .flat_map(|chunk| pieces(&mut splitter, chunk))
-                .collect();
-            assert_eq!(found, ["one", "\u{feff}two"], "reads of {step}");
-        }
+        assert_split(&text[..], 100, &["one", "\u{feff}two"]);
     }
 
     #[test]
@@ -255,35 +251,17 @@ mod tests {
     #[test]
     fn an_overlong_line_is_skipped_and_reading_goes_on() {
         let text = [&b"1234567890"[..], b"\n12345678901\n", &[b'x'; 50], b"\nlast\n"].concat();
-        for step in 1..text.len() {
-            let mut splitter = Splitter::new(10);
-            let found: Vec<_> = text
-                .chunks(step)
-                .flat_map(|chunk| pieces(&mut splitter, chunk))
-                .collect();
-            assert_eq!(
-                found,
-                ["1234567890", "skipped 11", "skipped 50", "last"],
-                "reads of {step}"
-            );
-        }
+        assert_split(&text[..], 10, &["1234567890", "skipped 11", "skipped 50", "last"]);
     }
 
     #[test]
     fn neither_a_mark_nor_a_return_counts_towards_the_limit_wherever_the_reads_fall() {
         let text = b"\xef\xbb\xbf1234567890\r\n1234567890\r\n12345678901\r\n1234567890\rx\n";
-        for step in 1..text.len() {
-            let mut splitter = Splitter::new(10);
-            let found: Vec<_> = text
-                .chunks(step)
-                .flat_map(|chunk| pieces(&mut splitter, chunk))
-                .collect();
-            assert_eq!(
-                found,
-                ["1234567890", "1234567890", "skipped 11", "skipped 12"],
-                "reads of {step}"
-            );
-        }
+        assert_split(
+            &text[..],
+            10,
+            &["1234567890", "1234567890", "skipped 11", "skipped 12"],
+        );
     }
 
     #[test]

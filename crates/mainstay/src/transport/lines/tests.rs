@@ -14,13 +14,13 @@ use crate::turn::tests::{TURNS_IN_A_ROW, most_in_between};
 
 /// Notes what it is told.
 #[derive(Default)]
-struct Heard {
+struct Received {
     messages: Mutex<Vec<Bytes>>,
     ends: Mutex<Vec<End>>,
     ended: Notify,
 }
 
-impl Inbound for Heard {
+impl Inbound for Received {
     fn message(&self, message: Bytes) {
         self.messages.lock().unwrap().push(message);
     }
@@ -66,16 +66,16 @@ fn frame(text: impl Into<Bytes>) -> Frame {
     Frame::new(text.into(), Purpose::Notification)
 }
 
-fn start<W>(writer: W) -> (Arc<dyn Outbound>, Arc<Heard>, DuplexStream)
+fn start<W>(writer: W) -> (Arc<dyn Outbound>, Arc<Received>, DuplexStream)
 where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let (reader, far) = duplex(1024);
     let lines = Box::new(Lines::new(reader, writer, Limits::default()));
     let outbound = lines.outbound();
-    let heard = Arc::new(Heard::default());
-    lines.start(heard.clone());
-    (outbound, heard, far)
+    let received = Arc::new(Received::default());
+    lines.start(received.clone());
+    (outbound, received, far)
 }
 
 async fn settle() {
@@ -122,25 +122,25 @@ async fn the_queue_is_bounded_and_hands_back_what_it_cannot_take() {
 #[tokio::test(start_paused = true)]
 async fn a_blocked_writer_does_not_keep_the_reader_from_hearing() {
     let (writer, _blocked) = duplex(1);
-    let (outbound, heard, mut far) = start(writer);
+    let (outbound, received, mut far) = start(writer);
     outbound.try_send(frame("blocks")).unwrap();
     far.write_all(b"one\ntwo\nunfinished").await.unwrap();
     settle().await;
-    assert_eq!(*heard.messages.lock().unwrap(), ["one", "two"]);
+    assert_eq!(*received.messages.lock().unwrap(), ["one", "two"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_last_words_of_a_far_side_that_no_longer_reads_are_heard() {
     let (writer, closed) = duplex(1024);
-    let (outbound, heard, mut far) = start(writer);
+    let (outbound, received, mut far) = start(writer);
     drop(closed);
     outbound.try_send(frame("into the void")).unwrap();
     settle().await;
     far.write_all(b"last words\n").await.unwrap();
-    heard.ended.notified().await;
-    assert_eq!(*heard.messages.lock().unwrap(), ["last words"]);
+    received.ended.notified().await;
+    assert_eq!(*received.messages.lock().unwrap(), ["last words"]);
     assert!(matches!(
-        heard.ends.lock().unwrap()[..],
+        received.ends.lock().unwrap()[..],
         [End::Io {
             kind: io::ErrorKind::BrokenPipe,
             ..
@@ -150,12 +150,12 @@ async fn the_last_words_of_a_far_side_that_no_longer_reads_are_heard() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_is_told_once() {
-    let (outbound, heard, far) = start(Writes::default());
+    let (outbound, received, far) = start(Writes::default());
     outbound.close();
     outbound.close();
     drop(far);
     settle().await;
-    assert_eq!(*heard.ends.lock().unwrap(), [End::Closed]);
+    assert_eq!(*received.ends.lock().unwrap(), [End::Closed]);
     assert!(matches!(outbound.try_send(frame("late")), Err(NotQueued::Closed)));
     assert!(matches!(
         outbound.send(frame("late")).await,
@@ -168,9 +168,9 @@ async fn what_is_closed_before_its_start_never_runs() {
     let (reader, _far) = duplex(1024);
     let lines = Box::new(Lines::new(reader, Writes::default(), Limits::default()));
     lines.outbound().close();
-    let heard = Arc::new(Heard::default());
-    lines.start(heard.clone());
-    assert_eq!(*heard.ends.lock().unwrap(), [End::Closed]);
+    let received = Arc::new(Received::default());
+    lines.start(received.clone());
+    assert_eq!(*received.ends.lock().unwrap(), [End::Closed]);
     assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
 }
 
@@ -179,8 +179,8 @@ fn a_transport_that_is_started_while_its_runtime_shuts_down_ends_and_holds_nobod
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let handle = runtime.handle().clone();
     runtime.shutdown_background();
-    let heard = Arc::new(Heard::default());
-    let inbound = heard.clone();
+    let received = Arc::new(Received::default());
+    let inbound = received.clone();
     let started = std::thread::spawn(move || {
         let _inside = handle.enter();
         let (near, _far) = duplex(64);
@@ -193,7 +193,7 @@ fn a_transport_that_is_started_while_its_runtime_shuts_down_ends_and_holds_nobod
         std::thread::sleep(Duration::from_millis(1));
     }
     started.join().unwrap();
-    assert_eq!(*heard.ends.lock().unwrap(), [End::Aborted]);
+    assert_eq!(*received.ends.lock().unwrap(), [End::Aborted]);
 }
 
 /// Always has something to read: so many times this text, then the end.
@@ -262,12 +262,12 @@ async fn a_large_message_is_handed_over_in_its_order_on_another_thread() {
     let large = format!("\"{}\"", "x".repeat(large::INLINE_LIMIT));
     let text = format!("1\n{large}\n2\n{large}");
     let lines = Lines::new(io::Cursor::new(text), Writes::default(), Limits::default());
-    let heard = Arc::new(Where(Mutex::default(), std::thread::current().id()));
+    let received = Arc::new(Where(Mutex::default(), std::thread::current().id()));
     let _outbound = lines.outbound();
-    Box::new(lines).start(heard.clone());
-    while heard.0.lock().unwrap().len() < 4 {
+    Box::new(lines).start(received.clone());
+    while received.0.lock().unwrap().len() < 4 {
         tokio::task::yield_now().await;
     }
     let large = (large.len(), false);
-    assert_eq!(*heard.0.lock().unwrap(), [(1, true), large, (1, true), large]);
+    assert_eq!(*received.0.lock().unwrap(), [(1, true), large, (1, true), large]);
 }

@@ -175,3 +175,27 @@ fn our_numbers_are_known_as_numbers_and_as_strings() {
         assert_eq!(our_number(&raw(id)), number, "{id}");
     }
 }
+
+#[tokio::test]
+async fn only_a_large_message_is_read_on_another_thread_and_both_are_read_alike() {
+    let of_length = |length: usize| {
+        let empty = r#"{"method":"n","params":[""]}"#.len();
+        line(&format!(
+            r#"{{"method":"n","params":["{}"]}}"#,
+            "x".repeat(length - empty)
+        ))
+    };
+    for (length, is_inline) in [(large::INLINE_LIMIT, true), (large::INLINE_LIMIT + 1, false)] {
+        let message = of_length(length);
+        assert_eq!(message.len(), length);
+        let mut reading = std::pin::pin!(Message::read_any(&message));
+        let first =
+            std::future::poll_fn(|context| std::task::Poll::Ready(reading.as_mut().poll(context))).await;
+        assert_eq!(first.is_ready(), is_inline, "{length}");
+        let read = match first {
+            std::task::Poll::Ready(read) => read,
+            std::task::Poll::Pending => reading.await,
+        };
+        assert_eq!(read, Message::read(&message));
+    }
+}

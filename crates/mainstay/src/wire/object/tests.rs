@@ -191,3 +191,16 @@ fn a_member_that_must_be_there_once_is_refused_when_it_is_repeated() {
         assert!(find(text).is_err(), "{text}");
     }
 }
+
+#[test]
+fn members_are_added_at_the_end_of_an_object_that_certainly_has_none_of_them() {
+    let members = [("a", raw("1")), ("b", raw("[2]"))];
+    let extended = |text: &str| Object::extended(&raw(text), &members).map(|object| object.to_string());
+    let extended = |text: &str| extended(text).unwrap_or_default();
+    assert_eq!(extended("{}"), r#"{"a":1,"b":[2]}"#);
+    assert_eq!(extended("{ }"), r#"{"a":1,"b":[2]}"#);
+    assert_eq!(extended(r#"{"c": 3.0}"#), r#"{"c": 3.0,"a":1,"b":[2]}"#);
+    for unknown in [r#"{"b":1}"#, r#"{"c":"b"}"#, r#"{"\u0062":1}"#, "[]", "1"] {
+        assert_eq!(Object::extended(&raw(unknown), &members), None, "{unknown}");
+    }
+}

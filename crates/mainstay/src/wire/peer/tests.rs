@@ -133,7 +133,7 @@ async fn requests_of_the_far_side_are_answered_with_their_own_id() {
         .await;
     far.settle().await;
     assert_eq!(log.take(), ["ping", "what", "notifications/cancelled"]);
-    assert_eq!(peer.stats().last_heard, Some(Instant::now()));
+    assert_eq!(peer.stats().last_received, Some(Instant::now()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,7 +155,7 @@ async fn notifications_go_out_in_order_with_requests() {
 #[tokio::test(start_paused = true)]
 async fn progress_carries_the_callers_own_token_again() {
     let (peer, mut far, _log) = connect();
-    let (sink, heard) = collect();
+    let (sink, received) = collect();
     let params = raw(r#"{"_meta":{"progressToken":"mine","k": 1}}"#);
     let (answer, ()) = tokio::join!(
         peer.request("a", Some(params), within(10).progress(sink)),
@@ -172,7 +172,7 @@ async fn progress_carries_the_callers_own_token_again() {
     );
     answer.unwrap();
     assert_eq!(
-        heard.take(),
+        received.take(),
         [
             r#"{"progressToken":"mine","progress":0.50,"x":[ ]}"#,
             r#"{"progressToken":"mine","progress":1}"#
@@ -184,7 +184,7 @@ async fn progress_carries_the_callers_own_token_again() {
 async fn progress_after_the_answer_is_heard_of_the_latest_requests_that_asked_for_it() {
     const ANSWERED_LIMIT: u64 = 64;
     let (peer, mut far, _log) = connect();
-    let (sink, heard) = collect();
+    let (sink, received) = collect();
     let long = format!(r#""{}""#, "t".repeat(300));
     for id in 1..=ANSWERED_LIMIT + 2 {
         // One token is longer than any that is kept.
@@ -206,7 +206,7 @@ async fn progress_after_the_answer_is_heard_of_the_latest_requests_that_asked_fo
     }
     far.settle().await;
     assert_eq!(
-        heard.take(),
+        received.take(),
         [
             r#"{"progressToken":"t\u002d2","progress":1}"#,
             r#"{"progressToken":"t\u002d66","progress":1}"#

@@ -166,3 +166,11 @@ async fn every_response_is_held_back_as_long_though_requests_share_a_timer() {
         assert_eq!(began.elapsed(), HOLD_BACK_TIMEOUT);
     }
 }
+
+/// It is part of the principal of a client without a token: two clients behind one address have a budget each.
+#[test]
+fn no_two_connections_have_the_same_number() {
+    let timers = [(); 3].map(|()| HeadTimer::default());
+    let numbers: std::collections::HashSet<u64> = timers.iter().map(|timer| timer.connection).collect();
+    assert_eq!(numbers.len(), timers.len());
+}

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use super::{EntryContext, expanded, path, path_from_folder};
 use crate::config::builder::ServerBuilder;
-use crate::config::file::env_file::{EnvFile, MAX_ENV_FILE_BYTES, ReadError};
+use crate::config::file::env_file::{EnvFile, MAX_ENV_FILE_BYTES};
 use crate::config::file::fields::{Field, FieldSet};
 use crate::config::file::host::Host;
 use crate::config::file::keys::OF_ZED;
 use crate::config::file::paths;
+use crate::config::file::read::ReadError;
 use crate::config::file::report::ProblemReport;
 use crate::config::file::syntax::Value;
 use crate::config::problem::{ProblemText, quoted};

@@ -64,7 +64,7 @@ pub(in crate::transport) struct Exchanges {
     cancelling: Semaphore,
     /// Requests whose fate is not known yet, not even that they were accepted.
     undecided: AtomicUsize,
-    /// Told when there is none of them.
+    /// Notified when there is none of them.
     all_decided: Notify,
 }
 
@@ -227,7 +227,7 @@ impl Exchanges {
         }
     }
 
-    /// The owner, as long as it may be told anything.
+    /// The owner, as long as it may get reports.
     pub(in crate::transport) fn inbound(&self) -> Option<Arc<dyn Inbound>> {
         match &*self.life() {
             Life::Running { inbound, .. } => Some(inbound.clone()),
@@ -248,15 +248,15 @@ impl Exchanges {
         Undecided(self)
     }
 
-    /// Ends the transport once every request has heard its own verdict, or soon.
+    /// Ends the transport once every request has its own failure, or soon.
     pub(in crate::transport) async fn finish_soon(&self, end: End) {
         let all_decided = async {
             loop {
-                let told = self.all_decided.notified();
+                let decided = self.all_decided.notified();
                 if self.undecided.load(Ordering::Acquire) == 0 {
                     return;
                 }
-                told.await;
+                decided.await;
             }
         };
         let _ = timeout(VERDICT_GRACE, all_decided).await;

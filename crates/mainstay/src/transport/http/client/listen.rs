@@ -11,7 +11,6 @@ use http::{HeaderName, HeaderValue, Method};
 use tokio::time::sleep;
 
 use super::HttpFailure;
-use super::ReconnectBackoff;
 use super::connection::Response;
 use super::events::{NextEvent, SseEvents};
 use super::post::{Content, StreamProgress, content_type};
@@ -34,24 +33,20 @@ pub(super) enum Opened {
 
 /// Listens as long as the transport lives.
 pub(super) async fn standing(transport: Arc<StreamableHttp>) {
-    let mut progress = StreamProgress {
-        last_id: None,
-        backoff: ReconnectBackoff::default(),
-        broken: false,
-    };
-    let mut heard = false;
+    let mut progress = StreamProgress::default();
+    let mut received_any = false;
     loop {
         match reopen(&transport, progress.last_id.as_deref()).await {
             Opened::Stream(response) => {
-                // Without an event to go on from, whatever was said since the last stream went unheard.
-                if heard
+                // Without an event to go on from, notifications since the last stream were missed.
+                if received_any
                     && progress.last_id.is_none()
                     && let Some(inbound) = transport.exchanges.inbound()
                 {
                     inbound.missed();
                 }
-                heard = true;
-                hear(&transport, *response, &mut progress).await;
+                received_any = true;
+                follow(&transport, *response, &mut progress).await;
             }
             Opened::Later => {}
             // The server cannot go on from that event, and may have a new stream to offer.
@@ -61,7 +56,7 @@ pub(super) async fn standing(transport: Arc<StreamableHttp>) {
             // A session that was just opened is not lost: a server without such a stream may say so with 404 as well.
             Opened::Never(failure) => {
                 tracing::debug!(%failure, "no stream of the server's own");
-                if heard || !matches!(failure, HttpFailure::SessionLost { .. }) {
+                if received_any || !matches!(failure, HttpFailure::SessionLost { .. }) {
                     transport.end_if_lost(&failure).await;
                 }
                 return;
@@ -131,7 +126,7 @@ fn of_failure(failure: HttpFailure) -> Opened {
     Opened::Later
 }
 
-async fn hear(transport: &StreamableHttp, mut response: Response, progress: &mut StreamProgress) {
+async fn follow(transport: &StreamableHttp, mut response: Response, progress: &mut StreamProgress) {
     let mut events = SseEvents::new(transport.endpoint.options.limits.message);
     let mut turn = Turn::new();
     loop {

@@ -1,25 +1,27 @@
 //! The connections to one server that wait for their next request.
 //!
 //! Each request takes one of them or makes its own, so one slow answer never delays another. The one that was used last is
-//! taken first. One task (`sweeping`) closes connections that were idle for their keep-alive time, and drops those that
+//! taken first. One task (`Sweeper`) closes connections that were idle for their keep-alive time, and drops those that
 //! the server closed.
 
-mod sweeping;
-
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName};
-use tokio::time::{Instant, timeout};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::connection::{HEAD_LIMIT, HttpConnection, PoolRequest, Response, Unanswered};
 use super::dialer::{BoxError, Dialer};
 use super::tls::TlsConfig;
-use sweeping::Sweeper;
 
-/// A connection that was idle for so long may have been closed without this process having heard of it; the system is asked,
-/// which costs a system call. Busy connections are spared it.
+/// A connection that was idle for so long may have been closed before the runtime noticed. The pool asks the
+/// system, which costs a system call; busy connections are exempt.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
 
 /// Where the server does not say how long it keeps a connection. Node and uvicorn close after 5 s.
@@ -204,3 +206,89 @@ fn keep_alive_timeout(value: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests;
+
+/// How long a connection that came back may be closed before the sweeper notices.
+const SWEEP_DELAY: Duration = Duration::from_secs(1);
+
+/// The task that closes idle connections, and how to wake it. It ends when this is dropped.
+///
+/// One task waits for the close of each connection. It does not look at a connection the moment it comes back: in a busy
+/// pool that would wake it for every request. It looks at all connections a second after one came, and then rests until one
+/// is closed, has been kept long enough, or a new one comes.
+pub(super) struct Sweeper {
+    task: AbortHandle,
+    new_connection: Arc<Notify>,
+    /// Whether it waits for the close of every connection that is there.
+    rests: bool,
+}
+
+impl Sweeper {
+    /// None outside of a runtime: then nothing can be kept for long.
+    pub(super) fn start(pool: &Arc<Pool>) -> Option<Self> {
+        let runtime = Handle::try_current().ok()?;
+        let new_connection = Arc::<Notify>::default();
+        let task = runtime.spawn(sweep(Arc::downgrade(pool), new_connection.clone()));
+        Some(Self {
+            task: task.abort_handle(),
+            new_connection,
+            rests: false,
+        })
+    }
+
+    /// Wakes the task for a connection that it has not seen, unless it is awake.
+    pub(super) fn connection_came(&mut self) {
+        if std::mem::take(&mut self.rests) {
+            self.new_connection.notify_one();
+        }
+    }
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn sweep(pool: Weak<Pool>, new_connection: Arc<Notify>) {
+    loop {
+        sleep(SWEEP_DELAY).await;
+        loop {
+            let look = poll_fn(|cx| Poll::Ready(pool.upgrade().and_then(|pool| pool.close_idle(cx))));
+            let Some(next) = look.await else { return };
+            let mut is_first = true;
+            // Whatever wakes this task but the other two is a connection that has something to say.
+            let stirred = poll_fn(|_| match std::mem::take(&mut is_first) {
+                true => Poll::Pending,
+                false => Poll::Ready(()),
+            });
+            tokio::select! {
+                biased;
+                () = new_connection.notified() => break,
+                () = sleep_until(next) => {}
+                () = stirred => {}
+            }
+        }
+    }
+}
+
+impl Pool {
+    /// Closes connections that were idle for too long, and drops those that the far side closed. The close of any other
+    /// wakes the task. Returns when the next one is to be closed; `None` ends the task.
+    fn close_idle(&self, cx: &mut Context<'_>) -> Option<Instant> {
+        let mut idle = self.idle();
+        let now = Instant::now();
+        let is_over = |kept: &mut IdleConnection| kept.until <= now || !kept.connection.is_open(cx);
+        let over: Vec<_> = idle.connections.extract_if(.., is_over).collect();
+        let next = idle.connections.iter().map(|kept| kept.until).min();
+        let done = match &mut idle.sweeper {
+            Some(sweeper) if next.is_some() => {
+                sweeper.rests = true;
+                None
+            }
+            there => there.take(),
+        };
+        drop(idle);
+        drop((over, done));
+        next
+    }
+}

@@ -134,7 +134,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_to_itself_is_refused() {
-        // The system would choose so by chance; here it is told to.
+        // The system may choose this port by chance; here the test binds it.
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let own = socket.local_addr().unwrap();

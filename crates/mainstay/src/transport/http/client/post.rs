@@ -30,6 +30,7 @@ const STREAM_END_GRACE: Duration = Duration::from_millis(100);
 const RESUME_LIMIT: u32 = 4;
 
 /// What a stream is left with when it ends before the answer.
+#[derive(Default)]
 pub(super) struct StreamProgress {
     /// The last event, by which the server can go on.
     pub(super) last_id: Option<String>,
@@ -166,11 +167,7 @@ impl Asked<'_> {
     }
 
     async fn stream(&self, response: Response) -> Result<(), Refusal> {
-        let mut progress = StreamProgress {
-            last_id: None,
-            backoff: ReconnectBackoff::default(),
-            broken: false,
-        };
+        let mut progress = StreamProgress::default();
         let mut response = response;
         loop {
             if self.read(&mut response, &mut progress).await? {

@@ -152,7 +152,7 @@ impl Head {
         }
     }
 
-    /// What to tell a provider whose credential was refused. `None` if another credential would not help.
+    /// What to report to a provider whose credential was refused. `None` if another credential would not help.
     pub(in crate::transport) fn credential_refusal(
         response: &Response,
         shown: Option<&HeaderValue>,

@@ -27,7 +27,7 @@ pub(super) struct SocketCounters {
 }
 
 impl SocketCounters {
-    /// Lets the next read ask the system. The runtime may not have heard yet of what came.
+    /// Lets the next read ask the system. The runtime may not have noticed yet that data came.
     pub(super) fn look(&self) {
         self.look.store(true, Ordering::Relaxed);
     }
@@ -90,7 +90,7 @@ impl<T: AsyncRead + AsFd + Unpin> AsyncRead for CountedSocket<T> {
         if !self.counters.look.swap(false, Ordering::Relaxed) {
             return read;
         }
-        // The runtime has set the socket to non-blocking, and wakes this task when it hears of something to read.
+        // The runtime has set the socket to non-blocking, and wakes this task when there is something to read.
         // One byte says as much as many, and there is mostly none: no room has to be made for more.
         let room = buffer.remaining().min(1);
         match rustix::io::read(&self.socket, buffer.initialize_unfilled_to(room)) {

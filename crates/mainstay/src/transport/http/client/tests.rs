@@ -15,7 +15,7 @@ use super::*;
 use crate::transport::http::{Authorizing, BearerToken};
 use crate::transport::{Frame, Purpose};
 use crate::wire::Outcome;
-use far::{Far, Heard, Owner, json, request};
+use far::{Far, Owner, Received, json, request};
 
 #[tokio::test]
 async fn a_request_is_answered_by_json() {
@@ -138,8 +138,8 @@ async fn the_end_is_told_once_and_last() {
     owner.outbound.close();
     owner.outbound.close();
     assert!(matches!(
-        owner.heard().await,
-        Heard::Ended(crate::transport::End::Closed)
+        owner.received().await,
+        Received::Ended(crate::transport::End::Closed)
     ));
     assert!(asked.goes_away().await, "nothing is carried any more");
     assert!(
@@ -187,7 +187,7 @@ async fn a_modern_request_is_cancelled_by_the_end_of_its_stream() {
     assert_eq!(
         owner.message().await,
         json(2),
-        "and of the first nothing is heard"
+        "and of the first nothing is received"
     );
 }
 

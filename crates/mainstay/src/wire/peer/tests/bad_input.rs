@@ -46,7 +46,7 @@ async fn garbage_between_messages_is_counted_and_disturbs_nothing() {
 async fn what_has_too_many_members_to_be_read_is_refused_or_dropped() {
     let (peer, mut far, log) = connect_with(Limits::default(), 1024 * 1024);
     let many = vec![r#""":0"#; MAX_MEMBERS].join(",");
-    let (sink, heard) = collect();
+    let (sink, received) = collect();
     let options = within(10).progress(sink);
     let (answer, ()) = tokio::join!(peer.request("a", None, options), async {
         for params in [
@@ -70,7 +70,7 @@ async fn what_has_too_many_members_to_be_read_is_refused_or_dropped() {
     });
     answer.unwrap();
     assert_eq!(log.take(), [] as [&str; 0], "nothing of it is handed on");
-    assert_eq!(heard.take(), [] as [&str; 0]);
+    assert_eq!(received.take(), [] as [&str; 0]);
     assert_eq!(peer.stats().garbage, 4);
 }
 
@@ -87,6 +87,8 @@ async fn a_message_behind_text_without_a_line_break_is_taken() {
                 .await;
             far.write(r#"50%{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#)
                 .await;
+            far.write(r#"asking{"jsonrpc":"2.0","id":5,"method":"roots/list"}"#)
+                .await;
         }
     );
     assert_eq!(answer.unwrap().as_str(), r#"{"content":[]}"#);
@@ -97,10 +99,18 @@ async fn a_message_behind_text_without_a_line_break_is_taken() {
             "noise: loading... ",
             "noise: oops",
             "notifications/message",
-            "noise: 50%"
+            "noise: 50%",
+            "roots/list",
+            "noise: asking"
         ]
     );
-    assert_eq!(peer.stats().garbage, 3);
+    assert_eq!(peer.stats().garbage, 4);
+    let mut answers = 0;
+    for _line in ["a", "b", "the answer"] {
+        let line = far.read().await;
+        answers += usize::from(line.starts_with(r#"{"jsonrpc":"2.0","id":5,"error""#));
+    }
+    assert_eq!(answers, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -49,7 +49,7 @@ async fn silence_runs_into_the_idle_timeout() {
 #[tokio::test(start_paused = true)]
 async fn progress_extends_the_idle_timeout_and_never_the_total() {
     let (peer, mut far, _log) = connect();
-    let (sink, heard) = collect();
+    let (sink, received) = collect();
     let began = Instant::now();
     let options = within(18).idle(Duration::from_secs(5)).progress(sink);
     let (answer, ()) = tokio::join!(peer.request("slow", None, options), async {
@@ -65,7 +65,7 @@ async fn progress_extends_the_idle_timeout_and_never_the_total() {
             ..
         })
     ));
-    assert_eq!(heard.take().len(), 4, "progress at 4, 8, 12 and 16 seconds");
+    assert_eq!(received.take().len(), 4, "progress at 4, 8, 12 and 16 seconds");
     assert_eq!(began.elapsed(), Duration::from_secs(24), "the far side went on");
     far.settle().await;
     assert_eq!(peer.stats().unknown_progress, 2);

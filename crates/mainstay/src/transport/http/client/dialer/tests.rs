@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use mainstay_testkit::http::{Port, SocksProxy};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
@@ -65,13 +67,13 @@ async fn a_proxy_is_asked_for_a_way_that_it_does_not_look_into() {
     assert!(head.starts_with("CONNECT mcp.example:443 HTTP/1.1\r\n"), "{head}");
     assert!(head.contains("proxy-authorization: Basic eA==\r\n"), "{head}");
     assert!(head.contains("user-agent: mainstay/1\r\n"), "{head}");
-    let mut heard = [0; 7];
-    stream.read_exact(&mut heard).await.unwrap();
-    assert_eq!(&heard, b"through");
+    let mut received = [0; 7];
+    stream.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"through");
     stream.write_all(b"back").await.unwrap();
-    let mut heard = [0; 4];
-    far.read_exact(&mut heard).await.unwrap();
-    assert_eq!(&heard, b"back");
+    let mut received = [0; 4];
+    far.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"back");
 }
 
 #[tokio::test]
@@ -109,9 +111,9 @@ async fn a_proxy_that_answers_with_any_success_has_opened_the_way() {
         let origin = "https://mcp.example".parse().unwrap();
         let headers = [(PROXY_AUTHORIZATION, None), (USER_AGENT, None)];
         let mut stream = tunnel(Box::new(near), &origin, headers).await.unwrap();
-        let mut heard = [0; 7];
-        stream.read_exact(&mut heard).await.unwrap();
-        assert_eq!(&heard, b"through", "{head}");
+        let mut received = [0; 7];
+        stream.read_exact(&mut received).await.unwrap();
+        assert_eq!(&received, b"through", "{head}");
         proxy.await.unwrap();
     }
 }
@@ -180,9 +182,9 @@ async fn the_certificate_of_an_encrypted_proxy_is_checked_against_the_roots_befo
     };
     let (near, mut far) = tokio::join!(dial_trusting(&dialer, &options), proxy);
     near.expect("trusted").write_all(b"GET").await.unwrap();
-    let mut heard = [0; 3];
-    far.read_exact(&mut heard).await.unwrap();
-    assert_eq!(&heard, b"GET");
+    let mut received = [0; 3];
+    far.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"GET");
 }
 
 #[tokio::test]
@@ -214,13 +216,16 @@ async fn a_socks_proxy_is_asked_for_the_server_and_passes_every_byte_on() {
         let mut near = dial(&dialer).await.unwrap();
         let (mut far, _) = listener.accept().await.unwrap();
         near.write_all(b"GET / HTTP/1.1").await.unwrap();
-        let mut heard = [0; 14];
-        far.read_exact(&mut heard).await.unwrap();
-        assert_eq!(&heard, b"GET / HTTP/1.1", "the first byte that the server sees");
+        let mut received = [0; 14];
+        far.read_exact(&mut received).await.unwrap();
+        assert_eq!(
+            &received, b"GET / HTTP/1.1",
+            "the first byte that the server sees"
+        );
         far.write_all(b"back").await.unwrap();
-        let mut heard = [0; 4];
-        near.read_exact(&mut heard).await.unwrap();
-        assert_eq!(&heard, b"back");
+        let mut received = [0; 4];
+        near.read_exact(&mut received).await.unwrap();
+        assert_eq!(&received, b"back");
     }
     assert_eq!(
         plain.asked(),
@@ -267,4 +272,93 @@ fn a_proxy_of_an_unknown_kind_is_refused_with_a_remedy() {
         near.socket().is_ok(),
         "a proxy never stands between this machine and itself"
     );
+}
+
+/// A lookup that gives these addresses, one list after the other, and counts how often it is asked.
+fn scripted_lookup(answers: &[&[&str]]) -> (HostLookup, Arc<AtomicUsize>) {
+    let answers: Vec<Vec<SocketAddr>> = answers
+        .iter()
+        .map(|addresses| {
+            let address = |text: &&str| SocketAddr::new(text.parse().unwrap(), 0);
+            addresses.iter().map(address).collect()
+        })
+        .collect();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    let lookup: HostLookup = Arc::new(move |_name| {
+        let turn = counted.fetch_add(1, Ordering::Relaxed);
+        let found = answers[turn.min(answers.len() - 1)].clone();
+        Box::pin(std::future::ready(Ok(found)))
+    });
+    (lookup, asked)
+}
+
+/// Whether the dial was refused by the check, and not by the system.
+fn is_refused(dialled: Result<DialledStream, BoxError>) -> bool {
+    let Err(error) = dialled else {
+        return false;
+    };
+    let mut causes = std::iter::successors(Some(&*error as &(dyn Error + 'static)), |error| error.source());
+    causes.any(|cause| {
+        let cause = cause.downcast_ref::<io::Error>();
+        cause.is_some_and(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
+    })
+}
+
+fn public_only() -> AddressCheck {
+    // What a check of the internet refuses is tested with the check; here it is enough that 127.0.0.2 stands for it.
+    Arc::new(|address| address.to_string() == "127.0.0.2")
+}
+
+#[tokio::test]
+async fn a_name_that_resolves_to_a_refused_address_is_not_connected_to() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (inside, _) = scripted_lookup(&[&["127.0.0.1", "::1", "::ffff:127.0.0.1"]]);
+    for host in [
+        "inside.example",
+        "inside.example.",
+        "INSIDE.example",
+        "127.0.0.1",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+    ] {
+        let origin: Uri = format!("http://{host}:{port}").parse().unwrap();
+        let dialled = checked_tcp(&origin, &public_only(), &inside).await;
+        assert!(is_refused(dialled), "{host}");
+    }
+    // A check that permits the address connects, so the listener can be reached.
+    let origin: Uri = format!("http://inside.example:{port}").parse().unwrap();
+    let anywhere: AddressCheck = Arc::new(|_| true);
+    checked_tcp(&origin, &anywhere, &inside).await.expect("permitted");
+    let (_stream, from) = listener.accept().await.unwrap();
+    let next = tokio::time::timeout(Duration::from_millis(100), listener.accept()).await;
+    assert!(next.is_err(), "one connection in all, from {from}");
+}
+
+#[tokio::test]
+async fn a_name_that_changes_its_address_between_the_check_and_the_connection_gains_nothing() {
+    let outside = TcpListener::bind(("127.0.0.2", 0)).await.unwrap();
+    let port = outside.local_addr().unwrap().port();
+    let inside = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+    let (rebinding, asked) = scripted_lookup(&[&["127.0.0.2"], &["127.0.0.1"]]);
+    let origin: Uri = format!("http://rebinding.example:{port}").parse().unwrap();
+    let first = checked_tcp(&origin, &public_only(), &rebinding).await;
+    assert!(first.is_ok(), "the address that was checked");
+    assert_eq!(
+        asked.load(Ordering::Relaxed),
+        1,
+        "looked up once for one connection"
+    );
+    let (_stream, _) = outside.accept().await.unwrap();
+    // The next connection looks the name up again, and checks again.
+    assert!(is_refused(checked_tcp(&origin, &public_only(), &rebinding).await));
+    // Among several addresses, only the permitted ones are tried.
+    let (mixed, _) = scripted_lookup(&[&["127.0.0.1", "127.0.0.2"]]);
+    checked_tcp(&origin, &public_only(), &mixed)
+        .await
+        .expect("the permitted one");
+    let (_stream, _) = outside.accept().await.unwrap();
+    let reached = tokio::time::timeout(Duration::from_millis(100), inside.accept()).await;
+    assert!(reached.is_err(), "no connection to the address that is refused");
 }

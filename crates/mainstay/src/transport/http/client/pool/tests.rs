@@ -94,7 +94,7 @@ async fn a_connection_that_nobody_uses_is_closed_after_a_while() {
     let (late, mut late_far) = connection().await;
     let start = Instant::now();
     pool.keep(early, KEPT);
-    tokio::time::sleep(KEPT / 2).await;
+    sleep(KEPT / 2).await;
     pool.keep(late, KEPT);
     assert_eq!(early_far.read(&mut [0]).await.unwrap(), 0);
     assert_eq!(start.elapsed().as_secs(), KEPT.as_secs());
@@ -108,7 +108,7 @@ async fn a_connection_that_nobody_uses_is_closed_after_a_while() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_its_server_closes_is_let_go_at_once_or_within_a_second_of_its_last_use() {
-    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let tasks = || Handle::current().metrics().num_alive_tasks();
     let pool = pool("http://127.0.0.1:1");
     let before = tasks();
     let (at_once, mut at_once_far) = connection().await;
@@ -121,9 +121,9 @@ async fn a_connection_that_its_server_closes_is_let_go_at_once_or_within_a_secon
     assert_eq!(at_once_far.read(&mut [0]).await.unwrap(), 0, "closed here too");
     assert_eq!(start.elapsed().as_secs(), 1);
 
-    tokio::time::sleep(KEPT / 4).await;
+    sleep(KEPT / 4).await;
     pool.keep(other, KEPT);
-    tokio::time::sleep(KEPT / 4).await;
+    sleep(KEPT / 4).await;
     let closed = Instant::now();
     later_far.shutdown().await.unwrap();
     assert_eq!(later_far.read(&mut [0]).await.unwrap(), 0);
@@ -153,7 +153,7 @@ async fn the_descriptor_of_a_connection_that_its_server_closes_is_closed() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_left_of_a_pool_that_is_gone() {
-    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let tasks = || Handle::current().metrics().num_alive_tasks();
     let pool = pool("http://127.0.0.1:1");
     let before = tasks();
     let (kept, _far) = connection().await;
@@ -229,7 +229,7 @@ async fn a_close_that_this_machine_has_received_is_seen_before_the_next_request_
     let far = answers_once(listener, closes);
     let one = pool.send(PoolRequest::default()).await.unwrap();
     assert_eq!(body(one).await, "one");
-    // The close comes while the thread of the runtime is busy: the runtime cannot have heard of it.
+    // The close comes while the thread of the runtime is busy: the runtime cannot have received of it.
     close.send(()).unwrap();
     let listener = far.join().unwrap();
     std::thread::sleep(2 * LOOK_AFTER);

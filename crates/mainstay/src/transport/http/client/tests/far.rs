@@ -239,7 +239,7 @@ impl Exchange {
 
 /// What an owner is told.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum Received {
     Message(Bytes),
     Missed,
     Failed(u64, SendFailure),
@@ -248,14 +248,14 @@ pub(crate) enum Heard {
 
 pub(crate) struct Owner {
     pub(crate) outbound: Arc<dyn Outbound>,
-    heard: mpsc::UnboundedReceiver<Heard>,
+    received: mpsc::UnboundedReceiver<Received>,
 }
 
-struct Notes(mpsc::UnboundedSender<Heard>);
+struct Notes(mpsc::UnboundedSender<Received>);
 
 impl Inbound for Notes {
     fn message(&self, message: Bytes) {
-        let _ = self.0.send(Heard::Message(message));
+        let _ = self.0.send(Received::Message(message));
     }
 
     fn oversized(&self, _skipped: Oversized<'_>) {
@@ -263,15 +263,15 @@ impl Inbound for Notes {
     }
 
     fn missed(&self) {
-        let _ = self.0.send(Heard::Missed);
+        let _ = self.0.send(Received::Missed);
     }
 
     fn failed(&self, request: u64, failure: SendFailure) {
-        let _ = self.0.send(Heard::Failed(request, failure));
+        let _ = self.0.send(Received::Failed(request, failure));
     }
 
     fn ended(&self, end: End) {
-        let _ = self.0.send(Heard::Ended(end));
+        let _ = self.0.send(Received::Ended(end));
     }
 }
 
@@ -290,8 +290,8 @@ impl Owner {
     }
 
     pub(crate) fn of(outbound: Arc<dyn Outbound>) -> (Self, Arc<dyn Inbound>) {
-        let (heard_in, heard) = mpsc::unbounded_channel();
-        (Self { outbound, heard }, Arc::new(Notes(heard_in)))
+        let (received_in, received) = mpsc::unbounded_channel();
+        (Self { outbound, received }, Arc::new(Notes(received_in)))
     }
 
     /// A session, opened and initialized; the far side has its GET still to answer.
@@ -329,23 +329,23 @@ impl Owner {
         self.outbound.try_send(Frame::new(text.into(), purpose)).unwrap();
     }
 
-    pub(crate) async fn heard(&mut self) -> Heard {
-        timeout(LONG, self.heard.recv())
+    pub(crate) async fn received(&mut self) -> Received {
+        timeout(LONG, self.received.recv())
             .await
             .expect("to hear something")
             .unwrap()
     }
 
     pub(crate) async fn message(&mut self) -> String {
-        match self.heard().await {
-            Heard::Message(message) => String::from_utf8(message.to_vec()).unwrap(),
+        match self.received().await {
+            Received::Message(message) => String::from_utf8(message.to_vec()).unwrap(),
             other => panic!("{other:?}"),
         }
     }
 
     pub(crate) async fn failure(&mut self, id: u64) -> (Outcome, HttpFailure) {
-        match self.heard().await {
-            Heard::Failed(request, failure) if request == id => {
+        match self.received().await {
+            Received::Failed(request, failure) if request == id => {
                 let error = failure
                     .error()
                     .downcast_ref::<HttpFailure>()
@@ -357,8 +357,8 @@ impl Owner {
     }
 
     pub(crate) async fn end(&mut self) -> End {
-        match self.heard().await {
-            Heard::Ended(end) => end,
+        match self.received().await {
+            Received::Ended(end) => end,
             other => panic!("{other:?}"),
         }
     }
@@ -366,7 +366,7 @@ impl Owner {
     /// Checks that after the end nothing is told.
     pub(crate) async fn nothing_more(mut self) {
         drop(self.outbound);
-        let more = timeout(LONG, self.heard.recv())
+        let more = timeout(LONG, self.received.recv())
             .await
             .expect("the owner is let go");
         assert!(more.is_none(), "{more:?}");

@@ -30,19 +30,19 @@ fn far_side() -> String {
 }
 
 fn serve(mut stream: TcpStream) -> std::io::Result<()> {
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     let mut piece = [0; 4096];
     loop {
         let read = stream.read(&mut piece)?;
         if read == 0 {
             return Ok(());
         }
-        heard.extend_from_slice(&piece[..read]);
-        let text = String::from_utf8_lossy(&heard).into_owned();
+        received.extend_from_slice(&piece[..read]);
+        let text = String::from_utf8_lossy(&received).into_owned();
         let Some(answer) = answer(&text) else {
             continue;
         };
-        heard.clear();
+        received.clear();
         stream.write_all(answer.as_bytes())?;
     }
 }

@@ -205,7 +205,7 @@ async fn requests_that_are_refused_together_share_a_ping_that_was_sent_after_the
     assert_eq!(owner.failure(2).await.0, Outcome::Refused);
     far.next().await.json(200, &json(0)).await;
     for _ in 3..8 {
-        assert!(matches!(owner.heard().await, Heard::Failed(3..8, _)));
+        assert!(matches!(owner.received().await, Received::Failed(3..8, _)));
     }
     far.asked_nothing().await;
 }
@@ -306,7 +306,7 @@ async fn a_stream_that_is_refused_because_the_last_one_seems_open_is_asked_for_a
     }
     let mut standing = far.next_of("GET").await;
     standing.events("").await;
-    assert!(matches!(owner.heard().await, Heard::Missed));
+    assert!(matches!(owner.received().await, Received::Missed));
     standing.event("data: {\"method\":\"b\"}\n\n").await;
     assert_eq!(owner.message().await, r#"{"method":"b"}"#);
 }
@@ -326,7 +326,7 @@ async fn a_stream_that_cannot_go_on_from_its_last_event_is_begun_again() {
     let mut standing = far.next_of("GET").await;
     assert_eq!(standing.header("last-event-id"), None);
     standing.events("").await;
-    assert!(matches!(owner.heard().await, Heard::Missed));
+    assert!(matches!(owner.received().await, Received::Missed));
 }
 
 #[tokio::test]
@@ -406,7 +406,7 @@ async fn a_stream_of_the_servers_own_that_cannot_go_on_where_it_ended_has_missed
         assert_eq!(again.header("last-event-id"), numbered.then_some("7"));
         again.events("").await;
         if !numbered {
-            assert!(matches!(owner.heard().await, Heard::Missed));
+            assert!(matches!(owner.received().await, Received::Missed));
         }
         again.event("data: {\"method\":\"notifications/b\"}\n\n").await;
         assert_eq!(owner.message().await, r#"{"method":"notifications/b"}"#);

@@ -108,7 +108,7 @@ async fn a_server_killed_in_the_middle_of_a_resumable_answer_fails_the_request_w
     let killed = tokio::time::Instant::now();
     drop(asked);
     assert!(
-        matches!(owner.heard().await, Heard::Failed(2, failure) if failure.outcome() == Outcome::Unknown)
+        matches!(owner.received().await, Received::Failed(2, failure) if failure.outcome() == Outcome::Unknown)
     );
     assert!(
         killed.elapsed() < LONG / 3,
