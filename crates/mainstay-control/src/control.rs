@@ -47,6 +47,7 @@ pub struct ServerGroup {
     gateway: Gateway,
     events: FleetEvents,
     shown_as: Option<Arc<str>>,
+    remembered_as: Option<Arc<str>>,
 }
 
 impl ServerGroup {
@@ -66,7 +67,16 @@ impl ServerGroup {
             events: gateway.fleet().events(),
             gateway,
             shown_as,
+            remembered_as: None,
         }
+    }
+
+    /// Remembers under this key what a person wants of the server that a host asked for. Without this, it is forgotten when the group
+    /// is detached.
+    #[must_use]
+    pub fn remembered_as(mut self, key: impl Into<Arc<str>>) -> Self {
+        self.remembered_as = Some(key.into());
+        self
     }
 
     /// Records these events of its fleet, which [`FleetBuilder::events`](mainstay::FleetBuilder::events) returned before the
@@ -84,6 +94,7 @@ pub(crate) struct AttachedGroup {
     pub(crate) origin: ServerOrigin,
     pub(crate) gateway: Gateway,
     pub(crate) shown_as: Option<Arc<str>>,
+    remembered_as: Option<Arc<str>>,
 }
 
 /// A server and the name under which the API shows it.
@@ -219,6 +230,7 @@ impl Control {
             gateway,
             events,
             shown_as,
+            remembered_as,
         } = group;
         let mut groups = self.0.groups();
         groups.last += 1;
@@ -228,6 +240,7 @@ impl Control {
             origin,
             gateway,
             shown_as,
+            remembered_as,
         });
         groups.by_number.insert(number, group.clone());
         drop(groups);
@@ -404,6 +417,7 @@ impl Hub {
             pid: std::process::id(),
             started_ms: unix_ms(self.started),
             configuration: self.controlled.configuration(),
+            configuration_missing: self.controlled.configuration_missing(),
             configuration_problem: self.controlled.configuration_problem(),
             connected: servers.iter().filter(is_connected).count(),
             servers: servers.len(),
@@ -467,11 +481,14 @@ impl Hub {
             PersonCommand::Enable => Some(DesiredState::Enabled),
             PersonCommand::Disable => Some(DesiredState::Disabled),
         };
-        // Only the configuration outlives this run of the program.
-        if let Some(desired) = desired
-            && named.group.origin == ServerOrigin::Configured
-        {
-            self.controlled.remember(&named.name, desired).await?;
+        match (desired, named.group.origin, &named.group.remembered_as) {
+            (Some(desired), ServerOrigin::Configured, _) => {
+                self.controlled.remember(&named.name, desired).await?;
+            }
+            (Some(desired), ServerOrigin::AdHoc, Some(key)) => {
+                self.controlled.remember_of_host(key, desired).await?;
+            }
+            (None, _, _) | (Some(_), ServerOrigin::AdHoc, None) | (Some(_), ServerOrigin::Unknown, _) => {}
         }
         let taken = match command {
             PersonCommand::Restart => named.server.restart().await,

@@ -127,6 +127,36 @@ fn a_restart_replaces_a_daemon_that_is_frozen_and_its_host_goes_on() {
 }
 
 #[test]
+fn a_call_to_a_frozen_daemon_fails_before_its_host_gives_it_up_and_the_session_goes_on_when_it_thaws() {
+    let shared = Shared::new();
+    let ledger = Ledger::temporary();
+    let mut host = shared.host(&[], &noting(&ledger));
+    let first = server_pid(&mut host);
+    // It waits for longer than a frozen daemon is given, and the daemon that answers keeps it.
+    host.call("sleep_ms", &json!({ "ms": 11_000 }));
+    assert_eq!(server_pid(&mut host), first);
+    let daemon = Pid::from_raw(shared.daemon_pid()).unwrap();
+    kill_process(daemon, Signal::STOP).unwrap();
+    let call = host.begin_call("pid", &json!({}));
+    let answer = host.answer_within(call, Duration::from_secs(60));
+    let said = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(said.contains("daemon is frozen"), "{said}");
+    assert!(said.contains("mainstay daemon restart"), "{said}");
+    assert_eq!(answer["result"]["_meta"]["mainstay"]["outcome"], "unknown");
+    let answer = host.ask("tools/list", &json!({}));
+    let said = answer["error"]["message"].as_str().unwrap();
+    assert!(said.contains("does not answer"), "{said}");
+    assert_eq!(answer["error"]["data"]["mainstay"]["outcome"], "not_sent");
+    kill_process(daemon, Signal::CONT).unwrap();
+    assert_eq!(
+        server_pid(&mut host),
+        first,
+        "the same daemon has the same server"
+    );
+    host.leave().exits(0);
+}
+
+#[test]
 fn a_daemon_whose_directory_is_removed_ends_and_leaves_the_next_one_alone() {
     let shared = Shared::new();
     let ledger = Ledger::temporary();
