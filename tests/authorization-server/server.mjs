@@ -7,6 +7,7 @@
 //
 //     /stats                       what happened so far
 //     /secrets                     every secret that was issued
+//     /expiries                    when each access token expires, in milliseconds since 1970
 //     /latest                      the refresh token that was issued last
 //     /person?name=ann&agrees=yes  who opens the login page next, and whether that person agrees
 //     /fault?kind=KIND             how the token endpoint behaves from now on: `none`; a status such as `503`; `slow` answers after
@@ -35,6 +36,8 @@ const stats = {
   longest_life_ms: null,
 };
 const secrets = new Set();
+/** When each access token expires, in milliseconds since 1970. */
+const expiries = new Map();
 let fault = "none";
 let person = { name: "ann", agrees: true };
 let latest = { refresh_token: null, issued_at: 0 };
@@ -79,10 +82,15 @@ provider.on("grant.success", (context) => {
   if (context.oidc.params.grant_type === "refresh_token") {
     stats.refreshes += 1;
     const life = now - latest.issued_at;
-    // A token is renewed after three quarters of its life. One that was renewed just before had a second refresher.
+    // A token is renewed after two thirds of its life. One that was renewed just before had a second refresher.
     if (life < seconds * 250) stats.early_refreshes += 1;
     stats.shortest_life_ms = Math.min(stats.shortest_life_ms ?? life, life);
     stats.longest_life_ms = Math.max(stats.longest_life_ms ?? life, life);
+  }
+  if (context.body?.access_token) {
+    // The server counts in whole seconds.
+    expiries.set(context.body.access_token, (Math.floor(now / 1000) + seconds) * 1000);
+    if (expiries.size > 1000) expiries.delete(expiries.keys().next().value);
   }
   if (context.body?.refresh_token) latest = { refresh_token: context.body.refresh_token, issued_at: now };
   for (const name of ["code", "code_verifier"]) {
@@ -187,6 +195,7 @@ mcp.on("request", async (request, response) => {
   const url = new URL(request.url, resource);
   if (url.pathname === "/stats") return json(response, 200, stats);
   if (url.pathname === "/secrets") return json(response, 200, [...secrets]);
+  if (url.pathname === "/expiries") return json(response, 200, Object.fromEntries(expiries));
   if (url.pathname === "/latest") return json(response, 200, latest);
   if (url.pathname === "/person") {
     const answer = url.searchParams;

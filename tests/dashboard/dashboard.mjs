@@ -1,4 +1,5 @@
-// The dashboard in a real browser. Arguments: the program, a directory for screenshots and files, the browser.
+// The dashboard in a real browser. Arguments: the program, a directory for screenshots and files, the browser, the packages that drive it, and
+// the packages of the authorization server.
 //
 // Each step is a line `ok NAME` or `not ok NAME: WHY`; the exit status is 1 if one of them failed.
 
@@ -10,7 +11,7 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const [programPath, directory, browserPath, modules] = process.argv.slice(2);
+const [programPath, directory, browserPath, modules, authorizationModules] = process.argv.slice(2);
 // The daemon has another working directory.
 const program = resolve(programPath);
 const here = dirname(fileURLToPath(import.meta.url));
@@ -18,21 +19,34 @@ const require = createRequire(join(modules, "package.json"));
 const { chromium } = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 const WAIT = 30_000;
+/** Longer than a login link works. */
+const LINK_LIFETIME = 61_000;
+
+/** A real authorization server, and an MCP server that it protects. */
+const authorization = spawn(process.execPath, [join(here, "../authorization-server/server.mjs"), resolve(authorizationModules), "600"], { stdio: ["pipe", "pipe", "inherit"] });
+const { resource } = await new Promise((ready, failed) => {
+  let said = "";
+  authorization.stdout.on("data", (piece) => { said += piece; if (said.includes("\n")) ready(JSON.parse(said)); });
+  authorization.on("exit", (code) => failed(new Error(`the authorization server ended with ${code}`)));
+});
 
 mkdirSync(directory, { recursive: true });
+// What an earlier run left is another user's: logins, catalogs, who was disabled.
+for (const left of ["cache", "state", "data"]) rmSync(join(directory, left), { recursive: true, force: true });
 const config = join(directory, "mcp.json");
 const hostile = { command: process.execPath, args: [join(here, "hostile_server.mjs")] };
 writeFileSync(config, JSON.stringify({
   mcpServers: {
     demo: { command: program, args: ["demo-server"] },
     hostile,
+    search: { url: resource },
     broken: { command: process.execPath, args: ["-e", "console.error('no database'); process.exit(3)"] },
   },
 }));
 
 // The path of a socket must be short.
 const runtime = mkdtempSync(join(tmpdir(), "mainstay-"));
-const env = { ...process.env, MAINSTAY_CACHE: join(directory, "cache"), XDG_STATE_HOME: join(directory, "state"), MAINSTAY_RUNTIME: runtime };
+const env = { ...process.env, MAINSTAY_CACHE: join(directory, "cache"), XDG_STATE_HOME: join(directory, "state"), XDG_DATA_HOME: join(directory, "data"), MAINSTAY_RUNTIME: runtime };
 const mainstay = (...words) => execFileSync(program, ["--config", config, ...words], { env, encoding: "utf8" });
 
 async function freePort() {
@@ -121,6 +135,7 @@ try {
     await page.locator("#banner", { hasText: "mainstay ui" }).waitFor();
     check(await page.locator("tbody tr th").count() === 0, "a server is shown");
   });
+  const unused = { link: loginLink(), at: Date.now() };
   const link = loginLink();
   await step("a login link opens the page, and the code leaves the address", async () => {
     await page.goto(link);
@@ -138,18 +153,19 @@ try {
   });
   await step("a server that is wrong comes first, with its reason", async () => {
     await row("broken").locator(".why", { hasText: /no database|exit|status 3/ }).waitFor();
-    const first = await page.locator("tbody tr th a").first().textContent();
-    check(first === "broken", `the first row is ${first}`);
+    await row("search").locator(".badge", { hasText: "login needed" }).waitFor();
+    const first = (await page.locator("tbody tr th a").allTextContents()).slice(0, 2);
+    check(first.sort().join() === "broken,search", `the first rows are ${first}`);
   });
   await step("a killed server's row changes without a reload", async () => {
-    const pid = await pidOf("demo");
-    await page.evaluate(() => {
-      window.seen = [];
-      const cell = [...document.querySelectorAll("tbody tr")].find((one) => one.textContent.includes("demo"));
-      new MutationObserver(() => window.seen.push(cell.dataset.state)).observe(cell, { attributes: true, attributeFilter: ["data-state"] });
-    });
-    process.kill(pid, "SIGKILL");
-    await page.waitForFunction(() => window.seen.includes("reconnecting") && window.seen.at(-1) === "connected");
+    const generation = async () => Number((await row("demo").locator(".state").innerText()).match(/generation\s(\d+)/)?.[1] ?? 0);
+    const before = await generation();
+    process.kill(await pidOf("demo"), "SIGKILL");
+    // It is back within milliseconds: what surely stays is the next generation.
+    await page.waitForFunction((last) => {
+      const shown = [...document.querySelectorAll("tbody tr")].find((one) => one.dataset.server === "demo");
+      return shown.dataset.state === "connected" && Number(shown.textContent.match(/generation\s(\d+)/)?.[1]) > last;
+    }, before);
     check(await page.evaluate(() => window.mark) === 1, "the page was loaded again");
   });
   await step("restart works, and is on record", async () => {
@@ -214,11 +230,32 @@ try {
     await lost.locator(".messages tr", { hasText: "tools/call grow" }).first().waitFor();
     await page.screenshot({ path: join(directory, "recorder.png"), fullPage: true });
   });
+  await step("a server that needs a login has a button, and is connected when the person has logged in", async () => {
+    await page.goto(`http://127.0.0.1:${port}/ui/#/`);
+    await mark();
+    await row("search").locator(".badge", { hasText: "login needed" }).waitFor();
+    await row("search").locator("th a").click();
+    await page.getByRole("button", { name: "Log in" }).click();
+    const opener = page.getByRole("link", { name: "Open the login page" });
+    await opener.waitFor();
+    await page.screenshot({ path: join(directory, "login.png") });
+    const [opened] = await Promise.all([page.context().waitForEvent("page"), opener.click()]);
+    await page.locator(".title .badge", { hasText: "connected" }).waitFor();
+    check(await page.locator(".login").isHidden(), "the login is still offered");
+    check(await opened.evaluate(() => window.opener) === null, "the login page can reach the dashboard");
+    await opened.close();
+    await page.locator("details.tool", { hasText: "of-ann" }).waitFor();
+    await page.locator("a", { hasText: "All servers" }).click();
+    await row("search").locator(".badge", { hasText: "connected" }).waitFor();
+    check(await page.evaluate(() => window.mark) >= 1, "the page was loaded again");
+  });
   await step("stderr, timeline and diagram of a failed server", async () => {
     await page.goto(`http://127.0.0.1:${port}/ui/#/servers/broken`);
     await page.locator(".log", { hasText: "no database" }).waitFor();
     await page.locator(".timeline li").first().waitFor();
     check(await page.locator(".node.lit").count() === 1, "no state is lit");
+    await page.locator(".offers", { hasText: "never listed" }).waitFor();
+    await page.evaluate(() => scrollTo(0, 0));
     await page.screenshot({ path: join(directory, "server.png"), fullPage: true });
   });
   await step("no accessibility problem in any view, light and dark", async () => {
@@ -241,9 +278,13 @@ try {
     }
     await page.setViewportSize({ width: 390, height: 844 });
     await page.waitForTimeout(200);
-    await page.screenshot({ path: join(directory, "narrow.png") });
-    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-    check(wide <= 390, `the page is ${wide} wide`);
+    for (const [view, name] of [["#/servers/hostile", "narrow-server"], ["#/sessions", "narrow-sessions"], ["#/events", "narrow-events"], ["#/", "narrow"]]) {
+      await page.goto(`http://127.0.0.1:${port}/ui/${view}`);
+      await page.waitForTimeout(300);
+      await page.screenshot({ path: join(directory, `${name}.png`) });
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+      check(wide <= 390, `${view} is ${wide} wide`);
+    }
     await page.setViewportSize({ width: 1440, height: 900 });
   });
   await step("the keyboard reaches every command", async () => {
@@ -253,7 +294,10 @@ try {
     await button.focus();
     await page.keyboard.press("Enter");
     await row("demo").locator(".badge", { hasText: "disabled" }).waitFor();
-    await row("demo").getByRole("button", { name: "Enable demo" }).focus();
+    // The row has moved, and the person is still at its button.
+    await row("demo").getByRole("button", { name: "Enable demo" }).waitFor();
+    const focused = await page.evaluate(() => document.activeElement.getAttribute("aria-label"));
+    check(focused === "Enable demo", `the focus is at ${focused}`);
     await page.keyboard.press("Space");
     await row("demo").locator(".badge", { hasText: "connected" }).waitFor();
   });
@@ -293,11 +337,22 @@ try {
     const closed = await page.evaluate(async () => (await fetch("../mcp", { method: "POST", body: "{}" })).status);
     check(closed === 401, `MCP at the page's address answers ${closed}`);
   });
+  await step("a login link that is a minute old is refused, whether or not it was used", async () => {
+    await new Promise((wake) => setTimeout(wake, Math.max(0, unused.at + LINK_LIFETIME - Date.now())));
+    const other = await browser.newContext();
+    const late = await other.newPage();
+    await late.goto(unused.link);
+    await late.locator("#toast", { hasText: "mainstay ui" }).waitFor({ timeout: WAIT });
+    check(await late.locator("tbody tr th").count() === 0, "a server is shown");
+    await other.close();
+  });
   await step("no error in the page", async () => check(problems.length === 0, problems.join("\n")));
 } finally {
   await browser.close();
   await stop().catch(() => {});
   try { mainstay("daemon", "stop"); } catch { /* It never ran. */ }
   rmSync(runtime, { recursive: true, force: true });
+  authorization.removeAllListeners("exit");
+  authorization.stdin.end();
 }
 process.exitCode = failed ? 1 : 0;

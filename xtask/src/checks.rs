@@ -200,8 +200,8 @@ fn attempt(step: CheckStep, project: &Project, options: &TestOptions) -> Result<
     }
 }
 
-/// The library by itself, with its default features, without any, and with each one alone. In the workspace it gets every
-/// feature that any crate asks of its dependencies; its users build it with what it asks for itself.
+/// The libraries by themselves, with their default features, without any, and with each one alone. In the workspace they get every
+/// feature that any crate asks of its dependencies; their users build them with what they ask for themselves.
 fn alone(project: &Project) -> Result<()> {
     let mut default = project.cargo();
     child::run_while_it_speaks(default.args(["check", "--package", "mainstay"]), STEP_SILENCE)?;
@@ -215,6 +215,13 @@ fn alone(project: &Project) -> Result<()> {
             "--no-default-features",
         ]);
         clippy.args(["--features", feature, "--", "--deny", "warnings"]);
+        child::run_while_it_speaks(&mut clippy, STEP_SILENCE)?;
+    }
+    // The tests use the program with its keyring. Both are built without it too.
+    for (package, target) in [("mainstay-login", "--lib"), ("mainstay-cli", "--bins")] {
+        let mut clippy = project.cargo();
+        clippy.args(["clippy", "--package", package, target, "--no-default-features"]);
+        clippy.args(["--", "--deny", "warnings"]);
         child::run_while_it_speaks(&mut clippy, STEP_SILENCE)?;
     }
     let mut bare = project.cargo();

@@ -11,6 +11,7 @@ use crate::project::Project;
 use crate::{child, npm, tools};
 
 const SOURCE: &str = "tests/dashboard";
+const AUTHORIZATION_SERVER: &str = "tests/authorization-server";
 const BUILD_SILENCE: Duration = Duration::from_secs(15 * 60);
 /// A step of the script waits for half a minute at most.
 const SCRIPT_SILENCE: Duration = Duration::from_secs(300);
@@ -19,6 +20,9 @@ pub(crate) fn run(project: &Project, options: &DashboardOptions) -> Result<()> {
     let browser = tools::ensure_browser()?;
     let packages = project.built("partners/dashboard");
     npm::install(project, SOURCE, &packages).context("cannot install what drives the browser")?;
+    let authorization = project.built("partners/authorization-server");
+    npm::install(project, AUTHORIZATION_SERVER, &authorization)
+        .context("cannot install the authorization server")?;
     let mut build = project.cargo();
     build.args(["build", "--package", "mainstay-cli"]);
     // Figures are those of the program as people run it.
@@ -42,7 +46,10 @@ pub(crate) fn run(project: &Project, options: &DashboardOptions) -> Result<()> {
         .arg(project.built(built))
         .arg(project.built("dashboard"))
         .arg(browser)
-        .arg(packages)
-        .args(options.load_seconds.map(|seconds| seconds.to_string()));
+        .arg(packages);
+    match options.load_seconds {
+        Some(seconds) => script.arg(seconds.to_string()),
+        None => script.arg(authorization),
+    };
     child::run_while_it_speaks(&mut script, SCRIPT_SILENCE)
 }

@@ -16,16 +16,20 @@ use crate::DEFAULT_VARIABLES;
 use crate::runtime_dir::{RuntimeDirError, RuntimeDirectory};
 use crate::wait::wait_readable;
 
-/// What the daemon takes from the environment of the process that starts it, beside the default variables: where this user's files are.
-const PLACES: [&str; 8] = [
+/// What the daemon takes from the environment of the process that starts it, beside the default variables: where this user's files are,
+/// and the bus with this user's keyring.
+const PLACES: [&str; 11] = [
     "MAINSTAY_RUNTIME",
     "MAINSTAY_CONFIG",
     "MAINSTAY_CACHE",
     "MAINSTAY_LOG",
+    "MAINSTAY_LOGINS",
+    "MAINSTAY_LOGIN_KEY_FILE",
     "XDG_RUNTIME_DIR",
     "XDG_CONFIG_HOME",
     "XDG_CACHE_HOME",
     "XDG_STATE_HOME",
+    "DBUS_SESSION_BUS_ADDRESS",
 ];
 
 /// A log larger than this is begun from its start.

@@ -104,7 +104,9 @@ pub(crate) fn run(arguments: &AuthArgs, common: &Common, screen: &Screen) -> Don
     let protected = match stored.protection {
         "plain" => "not encrypted; only your user can read them",
         "key_file" => "encrypted with a key from a file",
-        _key_command => "encrypted with a key from a command",
+        "key_command" => "encrypted with a key from a command",
+        "keyring" => "encrypted with a key from the system keyring",
+        _unknown => "protected in a way that this program does not know",
     };
     screen.note(text!(
         "logins are kept in {} ({})",

@@ -1,12 +1,16 @@
 // The frame of the dashboard: which view is shown, whether the program is there, and what a command answered.
 
-import { setAttribute, setText } from "./dom.js";
+import { setAttribute, setText, soon } from "./dom.js";
 import { plain, plural } from "./format.js";
+import { health } from "./states.js";
 import { logIn, request, Store } from "./store.js";
 import { ServersView } from "./servers.js";
 import { ServerView } from "./server.js";
 import { SessionsView } from "./sessions.js";
 import { EventsView } from "./events.js";
+
+// Under many changes a person reads no faster than this.
+const APART = 250;
 
 const store = new Store();
 const main = document.getElementById("view");
@@ -73,18 +77,29 @@ function drawFrame() {
   document.body.classList.toggle("away", store.link !== "live");
   const { program } = store;
   if (program) {
-    const up = [...store.servers.values()].filter((server) => server.state === "connected").length;
+    let [up, down] = [0, 0];
+    for (const server of store.servers.values()) {
+      if (server.state === "connected") up += 1;
+      // Not one that is disabled, or stopped because nothing uses it.
+      else if (health(server) !== "off") down += 1;
+    }
     setText(document.getElementById("program"),
       `${program.role} ${program.version} · ${up} of ${plural(store.servers.size, "server")} connected · ${plural(store.sessions.length, "session")}`);
-    document.title = up === store.servers.size ? "Mainstay" : `(${store.servers.size - up} down) Mainstay`;
+    const title = down === 0 ? "Mainstay" : `(${down} down) Mainstay`;
+    if (document.title !== title) document.title = title;
   }
 }
 
-store.addEventListener("changed", () => {
+/** Draws what changed: all of it in one frame, a few times a second, however much happens. */
+const drawChanges = soon(() => {
   drawFrame();
-  view?.changed();
+  // A hidden page has its title only.
+  if (!document.hidden) view?.changed();
+}, APART);
+store.addEventListener("changed", ({ detail }) => {
+  if (detail === "link") drawFrame();
+  drawChanges();
 });
-store.addEventListener("happened", ({ detail }) => view?.happened?.(detail));
 
 document.getElementById("reload").addEventListener("click", () =>
   command("/reload", (report) => {
@@ -111,8 +126,17 @@ document.getElementById("theme").addEventListener("click", () => {
 });
 applyTheme(storedTheme());
 
-// Times that count are drawn once a second, and only while the page is seen.
-setInterval(() => { if (!document.hidden) view?.tick?.(); }, 1000);
+// Times that count are drawn once a second, by one timer, which runs only while the page is seen.
+let ticking = null;
+function tickWhileSeen() {
+  clearInterval(ticking);
+  if (document.hidden) return;
+  view?.changed();
+  view?.tick?.();
+  ticking = setInterval(() => view?.tick?.(), 1000);
+}
+document.addEventListener("visibilitychange", tickWhileSeen);
+tickWhileSeen();
 
 /** A login link ends in `#/login/CODE`. The code is taken out of the address at once, and works once. */
 async function logInByLink() {

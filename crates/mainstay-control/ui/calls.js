@@ -17,7 +17,7 @@ export class CallsTable {
     this.#name = name;
     this.#table = element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Running calls" },
       element("table", {},
-        element("thead", {}, element("tr", {}, ["Call", "By", "For", ""].map((head) => element("th", { scope: "col" }, head || element("span", { class: "hidden" }, "Commands"))))),
+        element("thead", {}, element("tr", {}, ["Call", "By", "For", ""].map((head) => element("th", { scope: "col", class: head === "For" ? "number" : null }, head || element("span", { class: "hidden" }, "Commands"))))),
         this.#body));
     this.root = element("div", {}, this.#note, this.#table);
   }

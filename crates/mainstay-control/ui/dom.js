@@ -23,10 +23,14 @@ function fill(node, attributes, children) {
   return node;
 }
 
-/** Sets the text of an element, if it differs: an unchanged row costs nothing. */
+const TEXT = Symbol("text");
+
+/** Sets the text of an element, if it differs: an unchanged row costs nothing. Only this function sets the text of such an element. */
 export function setText(node, text) {
   const wanted = text ?? "";
-  if (node.textContent !== wanted) node.textContent = wanted;
+  if (node[TEXT] === wanted) return;
+  node[TEXT] = wanted;
+  node.textContent = wanted;
 }
 
 /** Sets an attribute, if it differs; `null` removes it. */
@@ -38,34 +42,73 @@ export function setAttribute(node, name, value) {
   }
 }
 
-/** Makes the children of an element exactly these, moving as few as possible. */
+/** Makes the children of an element exactly these, and moves as few as possible: each one that moves is laid out again. */
 export function setChildren(parent, wanted) {
-  let at = parent.firstChild;
-  for (const child of wanted) {
-    if (child === at) at = at.nextSibling;
-    else parent.insertBefore(child, at);
+  const focused = parent.contains(document.activeElement) ? document.activeElement : null;
+  const places = new Map([...parent.childNodes].map((child, place) => [child, place]));
+  const staying = longestAscending(wanted, places);
+  const isWanted = new Set(wanted);
+  for (const child of places.keys()) if (!isWanted.has(child)) child.remove();
+  let next = null;
+  for (let at = wanted.length - 1; at >= 0; at -= 1) {
+    if (!staying.has(wanted[at])) parent.insertBefore(wanted[at], next);
+    next = wanted[at];
   }
-  while (at) {
-    const next = at.nextSibling;
-    at.remove();
-    at = next;
-  }
+  // An element that moves loses the focus, and a person at the keyboard their place.
+  if (focused && focused !== document.activeElement && parent.contains(focused)) focused.focus({ preventScroll: true });
 }
 
-/** Calls `draw` once in the next frame, however often it is asked for, and leaves at least so many milliseconds between two. */
-export function inNextFrame(draw, apart = 0) {
-  let asked = false;
+/** The most children that can stay where they are: those of a longest subsequence of `wanted` that is in the order of `places`. */
+function longestAscending(wanted, places) {
+  // `ends[n]` is the last child of the best subsequence of n + 1 children; `before` leads back from there.
+  const ends = [];
+  const before = new Map();
+  for (const child of wanted) {
+    const place = places.get(child);
+    if (place === undefined) continue;
+    let [low, high] = [0, ends.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (places.get(ends[middle]) < place) low = middle + 1;
+      else high = middle;
+    }
+    before.set(child, ends[low - 1]);
+    ends[low] = child;
+  }
+  const staying = new Set();
+  for (let child = ends.at(-1); child; child = before.get(child)) staying.add(child);
+  return staying;
+}
+
+/** Calls `draw` soon, however often it is asked for, and leaves so many milliseconds between two. In a page that is seen it is called in a frame. */
+export function soon(draw, apart) {
+  let isAsked = false;
   let last = -Infinity;
+  const run = () => {
+    isAsked = false;
+    last = performance.now();
+    draw();
+  };
   return () => {
-    if (asked) return;
-    asked = true;
-    const frame = () => requestAnimationFrame(() => {
-      asked = false;
-      last = performance.now();
+    if (isAsked) return;
+    isAsked = true;
+    // A hidden page has no frames.
+    const begin = () => (document.hidden ? run() : requestAnimationFrame(run));
+    const wait = last + apart - performance.now();
+    if (wait > 0) setTimeout(begin, wait);
+    else begin();
+  };
+}
+
+/** Calls `draw` once in the next frame, however often it is asked for. */
+export function inNextFrame(draw) {
+  let isAsked = false;
+  return () => {
+    if (isAsked) return;
+    isAsked = true;
+    requestAnimationFrame(() => {
+      isAsked = false;
       draw();
     });
-    const wait = last + apart - performance.now();
-    if (wait > 0) setTimeout(frame, wait);
-    else frame();
   };
 }

@@ -1,6 +1,6 @@
 // What happened, the latest first.
 
-import { element, inNextFrame, setChildren } from "./dom.js";
+import { element, setChildren } from "./dom.js";
 import { clock, duration, plain, words } from "./format.js";
 import { summary } from "./changes.js";
 import { lossDetails } from "./recorder.js";
@@ -13,7 +13,8 @@ export class EventsView {
   #list = element("ol", { class: "timeline" });
   #filter = element("input", { type: "search", placeholder: "Filter events", "aria-label": "Filter events" });
   #items = new Map();
-  #drawSoon = inNextFrame(() => this.draw(), 200);
+  /** The last event and the filter that the list shows. */
+  #drawn = null;
 
   constructor(frame) {
     this.#frame = frame;
@@ -21,13 +22,16 @@ export class EventsView {
     this.root = element("section", { "aria-label": "Events" }, element("h1", { class: "hidden" }, "Events"), element("div", { class: "tools" }, this.#filter), this.#list);
   }
 
-  changed() { this.#drawSoon(); }
+  changed() { this.draw(); }
   close() {}
 
   draw() {
     const wanted = this.#filter.value.trim().toLowerCase();
-    const shown = [];
     const { events } = this.#frame.store;
+    const drawn = this.#drawn;
+    if (drawn && drawn.last === events.at(-1) && drawn.wanted === wanted) return;
+    this.#drawn = { last: events.at(-1), wanted };
+    const shown = [];
     for (let at = events.length - 1; at >= 0 && shown.length < SHOWN; at -= 1) {
       const event = events[at];
       if (wanted && !`${event.server ?? ""} ${line(event)}`.toLowerCase().includes(wanted)) continue;

@@ -1,6 +1,8 @@
 // How figures and times read.
 
 const MAX_TEXT = 2000;
+/** A figure and its unit stay on one line. */
+const FIXED_SPACE = "\u00a0";
 
 /** Text from elsewhere, made visible: control characters and marks that change the direction of text become signs. */
 export function plain(text, most = MAX_TEXT) {
@@ -24,18 +26,18 @@ export function duration(ms) {
 /** `120 µs`, `3.4 ms`, `1.2 s`. */
 export function latency(us) {
   if (us === null || us === undefined) return "–";
-  if (us < 1000) return `${us} µs`;
-  if (us < 100000) return `${(us / 1000).toFixed(1)} ms`;
-  if (us < 1000000) return `${Math.round(us / 1000)} ms`;
-  return `${(us / 1000000).toFixed(1)} s`;
+  if (us < 1000) return `${us}${FIXED_SPACE}µs`;
+  if (us < 100000) return `${(us / 1000).toFixed(1)}${FIXED_SPACE}ms`;
+  if (us < 1000000) return `${Math.round(us / 1000)}${FIXED_SPACE}ms`;
+  return `${(us / 1000000).toFixed(1)}${FIXED_SPACE}s`;
 }
 
 /** `12 MB`. */
 export function bytes(count) {
   if (count === null || count === undefined) return "–";
-  if (count < 1e6) return `${Math.round(count / 1e3)} kB`;
-  if (count < 1e9) return `${Math.round(count / 1e6)} MB`;
-  return `${(count / 1e9).toFixed(1)} GB`;
+  if (count < 1e6) return `${Math.round(count / 1e3)}${FIXED_SPACE}kB`;
+  if (count < 1e9) return `${Math.round(count / 1e6)}${FIXED_SPACE}MB`;
+  return `${(count / 1e9).toFixed(1)}${FIXED_SPACE}GB`;
 }
 
 /** `3.2`, `120`. */

@@ -8,7 +8,7 @@ const PLACES = {
   disabled: [70, 40], connecting: [250, 40], connected: [450, 40], disabling: [70, 150],
   disconnected: [250, 150], reconnecting: [450, 150], permanently_failed: [650, 95],
 };
-const WIDTH = 132;
+const WIDTH = 148;
 const HEIGHT = 34;
 const RECENT = 5;
 
@@ -20,7 +20,7 @@ export class LifecycleDiagram {
     const arrow = drawing("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse" },
       drawing("path", { d: "M0 0L8 4L0 8z" }));
     this.root = element("figure", { class: "lifecycle" });
-    const svg = drawing("svg", { viewBox: "0 0 730 190", role: "img", "aria-label": "States and transitions of a server" }, drawing("defs", {}, arrow));
+    const svg = drawing("svg", { viewBox: "-6 0 742 190", role: "img", "aria-label": "States and transitions of a server" }, drawing("defs", {}, arrow));
     for (const [from, to] of EDGES) {
       const path = drawing("path", { class: "edge", d: curve(PLACES[from], PLACES[to]), "marker-end": "url(#arrow)" });
       this.#edges.set(`${from} ${to}`, path);

@@ -63,10 +63,10 @@ function messageTable(shown, all) {
   if (shown.length === 0) return element("p", { class: "empty" }, "No message was recorded.");
   const asked = new Map();
   for (const message of all) if (message.kind === "request") asked.set(key(message, message.direction), message);
-  const heads = ["Time", "Way", "Message", "Id", "Bytes", "After"];
+  const heads = [["Time"], ["Way"], ["Message"], ["Id"], ["Bytes", "number"], ["After", "number"]];
   return element("div", { class: "scroll messages", tabindex: "0", role: "region", "aria-label": "Messages" },
     element("table", {},
-      element("thead", {}, element("tr", {}, heads.map((head) => element("th", { scope: "col" }, head)))),
+      element("thead", {}, element("tr", {}, heads.map(([head, css]) => element("th", { scope: "col", class: css }, head)))),
       element("tbody", {}, shown.map((message) => row(message, asked)))));
 }
 

@@ -34,7 +34,6 @@ export class ServerView {
   #calls;
   #login;
   #history = new CatalogHistory();
-  #drawSoon = inNextFrame(() => this.draw(), 200);
   #drawLogSoon = inNextFrame(() => this.#drawLog());
 
   constructor(frame, name) {
@@ -48,7 +47,7 @@ export class ServerView {
       element("p", {}, element("a", { href: "#/" }, "All servers")),
       element("div", { class: "title" },
         element("h1", {}, plain(name, 120)), part("badge", "span", { class: "badge" }), part("since", "span", { class: "muted" }),
-        element("span", { class: "commands" }, this.#button("Restart", "restart"), this.#button("Enable", "enable"), this.#button("Disable", "disable"))),
+        element("span", { class: "commands" }, this.#button("Restart", "restart"), this.#parts.enable = this.#button("Enable", "enable"), this.#parts.disable = this.#button("Disable", "disable"))),
       part("why", "p", { class: "why" }),
       this.#login.root,
       this.#diagram.root,
@@ -66,8 +65,8 @@ export class ServerView {
     return element("button", { type: "button", onclick: () => this.#frame.command(`${serverPath(this.#name)}/${what}`, `${this.#name}: ${what} was accepted`) }, label);
   }
 
-  changed() { this.#drawSoon(); }
-  tick() { this.#drawSoon(); }
+  changed() { this.draw(); }
+  tick() { this.draw(); }
   close() { this.#stop.abort(); }
 
   /** Follows stderr, again and again: the program may go away and come back. */
@@ -100,6 +99,7 @@ export class ServerView {
   draw() {
     const { store } = this.#frame;
     const server = store.servers.get(this.#name);
+    this.root.classList.toggle("none", !server);
     if (!server) {
       if (store.program) setText(this.#parts.why, "There is no server of this name.");
       return;
@@ -110,6 +110,8 @@ export class ServerView {
     setText(parts.badge, server.reason === "auth_required" ? "login needed" : words(server.state));
     setText(parts.since, `for ${duration(now - server.since_ms)}`);
     setText(parts.why, why(server, now));
+    parts.enable.hidden = server.desired === "enabled";
+    parts.disable.hidden = server.desired !== "enabled";
     this.#login.draw(server);
     this.#calls.draw(server, now);
     const events = store.events.filter((event) => event.server === this.#name);
@@ -126,7 +128,8 @@ export class ServerView {
     const listed = `${server.catalog?.listed_ms} ${server.catalog?.tools} ${server.catalog?.stale_since_ms}`;
     if (listed !== this.#catalogHash) {
       this.#catalogHash = listed;
-      this.#loadCatalog();
+      if (server.catalog) this.#loadCatalog();
+      else setChildren(this.#offers, [element("p", { class: "empty" }, "It was never listed.")]);
     }
   }
 
@@ -153,7 +156,8 @@ export class ServerView {
       this.#catalog = catalog;
       this.#drawCatalog(catalog);
     } catch {
-      setChildren(this.#offers, [element("p", { class: "empty" }, "It was never listed.")]);
+      // The next figures ask for it again.
+      this.#catalogHash = null;
     }
   }
 

@@ -1,13 +1,14 @@
 // The overview: one row for each server.
 
-import { element, inNextFrame, setAttribute, setChildren, setText } from "./dom.js";
+import { element, setAttribute, setChildren, setText } from "./dom.js";
 import { bytes, duration, latency, plain, plural, rate, words } from "./format.js";
 import { health } from "./states.js";
 import { serverPath } from "./store.js";
 import { Strip } from "./strip.js";
 
-// Under many changes a person reads no faster than this.
-const APART = 200;
+/** Rows that are drawn at once when they are made, about a screen. The others are drawn when they come onto the screen. */
+const FIRST = 30;
+const NAMES = new Intl.Collator();
 
 const ORDER = { down: 0, busy: 1, up: 2, off: 3 };
 
@@ -17,7 +18,6 @@ export class ServersView {
   #body = element("tbody");
   #filter = element("input", { type: "search", placeholder: "Filter servers", "aria-label": "Filter servers" });
   #count = element("span", { class: "muted" });
-  #drawSoon = inNextFrame(() => this.#drawChanged(), APART);
   /** Rows that are not on the screen are drawn when they come there: with 200 of them, a second costs no more than with 20. */
   #observer = new IntersectionObserver((seen) => this.#seen(seen), { rootMargin: "300px" });
   /** What the order and the number of rows depend on, when they were last drawn. */
@@ -26,20 +26,28 @@ export class ServersView {
   constructor(frame) {
     this.#frame = frame;
     this.#filter.addEventListener("input", () => this.draw());
-    const heads = ["Server", "State", "Last hour", "Calls/s", "p50 / p95", "Failed", "Running", "Memory", "CPU", "Offers", "Used by", ""];
+    const heads = [["Server"], ["State"], ["Last hour"], ["Calls/s", "number"], ["p50 / p95", "number"], ["Failed", "number"], ["Running", "number"], ["Memory", "number"], ["CPU", "number"], ["Offers"], ["Used by"], [""]];
     this.root = element("section", { "aria-label": "Servers" },
       element("h1", { class: "hidden" }, "Servers"),
       element("div", { class: "tools" }, this.#filter, this.#count),
       element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of servers" },
         element("table", { class: "servers" },
           element("caption", { class: "hidden" }, "Servers, with what is wrong first"),
-          element("thead", {}, element("tr", {}, heads.map((head) => element("th", { scope: "col" }, head || element("span", { class: "hidden" }, "Commands"))))),
+          element("thead", {}, element("tr", {}, heads.map(([head, css]) => element("th", { scope: "col", class: css }, head || element("span", { class: "hidden" }, "Commands"))))),
           this.#body)));
   }
 
-  changed() { this.#drawSoon(); }
-  tick() { this.draw(); }
   close() { this.#observer.disconnect(); }
+
+  /** Times count on, in the rows that are seen. The order is the same. */
+  tick() {
+    const { store } = this.#frame;
+    const now = store.now();
+    for (const [name, row] of this.#rows) {
+      const server = row.isSeen && store.servers.get(name);
+      if (server) row.drawTimes(server, store.transitions(name), now);
+    }
+  }
 
   #seen(entries) {
     const { store } = this.#frame;
@@ -53,11 +61,12 @@ export class ServersView {
   }
 
   /** Draws the rows that changed. */
-  #drawChanged() {
-    this.#drawRows(this.#frame.store.takeTouched());
+  changed() {
+    const touched = this.#frame.store.takeTouched();
+    if (touched.size > 0 || this.#frame.store.servers.size === 0) this.#drawRows(touched);
   }
 
-  /** Draws all rows: times count on. */
+  /** Draws all rows. */
   draw() {
     this.#frame.store.takeTouched();
     this.#drawRows(null);
@@ -69,20 +78,24 @@ export class ServersView {
     const wanted = this.#filter.value.trim().toLowerCase();
     const servers = [...store.servers.values()]
       .filter((server) => !wanted || server.name.toLowerCase().includes(wanted) || server.state.includes(wanted))
-      .sort((one, other) => ORDER[health(one)] - ORDER[health(other)] || one.name.localeCompare(other.name));
+      .sort((one, other) => ORDER[health(one)] - ORDER[health(other)] || NAMES.compare(one.name, other.name));
     for (const [name, row] of this.#rows) {
       if (store.servers.has(name)) continue;
       this.#observer.unobserve(row.root);
       this.#rows.delete(name);
     }
-    const rows = servers.map((server) => {
+    const rows = servers.map((server, place) => {
       let row = this.#rows.get(server.name);
-      const isNew = !row;
-      if (isNew) {
+      if (!row) {
         this.#rows.set(server.name, row = new Row(server.name, this.#frame));
+        row.isSeen = place < FIRST;
+        row.drawHealth(server);
         this.#observer.observe(row.root);
+        if (row.isSeen) row.draw(server, store.transitions(server.name), now);
+      } else if (!touched || touched.has(server.name)) {
+        if (row.isSeen) row.draw(server, store.transitions(server.name), now);
+        else row.drawHealth(server);
       }
-      if (isNew || (row.isSeen && (!touched || touched.has(server.name)))) row.draw(server, store.transitions(server.name), now);
       return row.root;
     });
     const order = servers.map((server) => server.name).join("\n");
@@ -99,7 +112,7 @@ export class ServersView {
 }
 
 class Row {
-  isSeen = true;
+  isSeen = false;
   #cells = {};
   #strip = new Strip();
   #frame;
@@ -124,26 +137,41 @@ class Row {
   #button(label, command) {
     const button = element("button", { type: "button", "data-command": command }, label);
     button.addEventListener("click", async () => {
-      button.disabled = true;
+      // Not `disabled`, which takes the focus away from a person at the keyboard.
+      if (button.hasAttribute("aria-disabled")) return;
+      setAttribute(button, "aria-disabled", "true");
       const what = button.dataset.command;
       await this.#frame.command(`${serverPath(this.#name)}/${what}`, `${this.#name}: ${what} was accepted`);
-      button.disabled = false;
+      setAttribute(button, "aria-disabled", null);
     });
     setAttribute(button, "aria-label", `${label} ${plain(this.#name, 80)}`);
     return button;
   }
 
-  draw(server, transitions, now) {
-    const cells = this.#cells;
+  /** The state alone, which a row has before it is seen: a person may search the page for it. */
+  drawHealth(server) {
+    const { badge } = this.#cells;
     const condition = health(server);
     setAttribute(this.root, "data-health", condition);
     setAttribute(this.root, "data-state", server.state);
-    setText(cells.target, plain(server.target ?? "", 60));
-    setAttribute(cells.badge, "class", `badge ${condition}`);
-    setText(cells.badge, server.reason === "auth_required" ? "login needed" : words(server.state));
-    setText(cells.since, `for ${duration(now - server.since_ms)}${server.generation ? ` · generation ${server.generation}` : ""}`);
+    setAttribute(badge, "class", `badge ${condition}`);
+    setText(badge, server.reason === "auth_required" ? "login needed" : words(server.state));
+  }
+
+  /** What changes with the time alone. */
+  drawTimes(server, transitions, now) {
+    const cells = this.#cells;
+    setText(cells.since, `for ${duration(now - server.since_ms)}${server.generation ? ` · generation\u00a0${server.generation}` : ""}`);
     setText(cells.why, why(server, now));
+    setText(cells.offers, offers(server, now));
     this.#strip.draw(server, transitions, now);
+  }
+
+  draw(server, transitions, now) {
+    const cells = this.#cells;
+    this.drawHealth(server);
+    this.drawTimes(server, transitions, now);
+    setText(cells.target, plain(server.target ?? "", 60));
     setText(cells.rate, rate(this.#frame.store.rates.get(server.name)));
     setText(cells.latency, `${latency(server.calls.p50_us)} / ${latency(server.calls.p95_us)}`);
     const { errors, not_sent, refused, unknown } = server.calls;
@@ -153,8 +181,7 @@ class Row {
     setText(cells.running, server.calls.waiting ? `${server.calls.in_flight} + ${server.calls.waiting} waiting` : String(server.calls.in_flight));
     setText(cells.memory, bytes(server.process?.resident_bytes));
     const load = this.#frame.store.loads.get(server.name);
-    setText(cells.cpu, server.process ? `${rate(load)} %` : "–");
-    setText(cells.offers, offers(server, now));
+    setText(cells.cpu, server.process ? `${rate(load)}\u00a0%` : "–");
     setText(cells.users, server.sessions.length ? plural(server.sessions.length, "session") : "–");
     const enabled = server.desired === "enabled";
     if (cells.toggle.dataset.command !== (enabled ? "disable" : "enable")) {

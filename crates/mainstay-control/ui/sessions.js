@@ -1,12 +1,11 @@
 // Who is connected, what each client may see, and what it waits for.
 
-import { element, inNextFrame, setChildren } from "./dom.js";
+import { element, setChildren } from "./dom.js";
 import { duration, plain, plural, words } from "./format.js";
 
 export class SessionsView {
   #frame;
   #body = element("tbody");
-  #drawSoon = inNextFrame(() => this.draw());
 
   constructor(frame) {
     this.#frame = frame;
@@ -19,8 +18,8 @@ export class SessionsView {
           this.#body)));
   }
 
-  changed() { this.#drawSoon(); }
-  tick() { this.#drawSoon(); }
+  changed() { this.draw(); }
+  tick() { this.draw(); }
   close() {}
 
   draw() {

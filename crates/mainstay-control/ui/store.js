@@ -193,7 +193,6 @@ export class Store extends EventTarget {
       this.rates.delete(event.server);
       this.loads.delete(event.server);
     }
-    this.dispatchEvent(new CustomEvent("happened", { detail: event }));
     this.#changed("servers");
   }
 
@@ -220,11 +219,7 @@ export class Store extends EventTarget {
         this.loads.set(name, 0);
       }
     }
-    if (this.program) {
-      this.program.sessions = this.sessions.length;
-      this.program.servers = this.servers.size;
-    }
-    this.#changed("servers");
+    this.#changed("figures");
   }
 
   #setLink(link) {

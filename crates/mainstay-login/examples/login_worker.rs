@@ -3,14 +3,17 @@
 //!     login_worker URL STORE CALLERS SECONDS
 //!
 //! Prints a line of JSON at the end: how many calls succeeded, how many failed, the first errors, how long the slowest call
-//! took, and how often the server asked for a login.
+//! took, how often the server asked for a login, and when each token was last given to a request.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use http::HeaderValue;
 use mainstay::server::Reason;
+use mainstay::transport::http::{Authorizing, Changing, CredentialRefusal, Credentials, Refusing};
 use mainstay::{CallOptions, Fleet, ServerConfig};
 use mainstay_login::{FileStore, LoginProvider, LoginSettings, StoreProtection, finish_renewals};
 use serde_json::json;
@@ -28,7 +31,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let store = FileStore::open(Path::new(store), StoreProtection::Plain)?;
     let provider = LoginProvider::new(LoginSettings::new(url.parse()?), Arc::new(store));
-    let config = ServerConfig::http("protected", url.as_str()).credentials(Arc::new(provider));
+    let noted = Arc::new(NotedCredentials {
+        provider,
+        given: Mutex::default(),
+    });
+    let config = ServerConfig::http("protected", url.as_str()).credentials(noted.clone());
     let fleet = Fleet::builder().start([config.build()?]);
     let server = fleet.server("protected").ok_or("just configured")?;
 
@@ -75,9 +82,62 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let failed = errors.len();
     errors.truncate(3);
     let slowest_ms = u64::try_from(slowest.as_millis())?;
+    let given = noted.given();
     println!(
         "{}",
-        json!({ "good": good, "failed": failed, "errors": errors, "slowest_ms": slowest_ms, "asked": asked })
+        json!({ "good": good, "failed": failed, "errors": errors, "slowest_ms": slowest_ms, "asked": asked, "given": given })
     );
     Ok(())
+}
+
+/// A provider that notes when it last gave out each token.
+struct NotedCredentials {
+    provider: LoginProvider,
+    given: Mutex<BTreeMap<Vec<u8>, SystemTime>>,
+}
+
+impl NotedCredentials {
+    fn note(&self, value: Option<&HeaderValue>) {
+        if let (Some(value), Ok(mut given)) = (value, self.given.lock()) {
+            given.insert(value.as_bytes().to_vec(), SystemTime::now());
+        }
+    }
+
+    /// The tokens, and when they were last given out, in milliseconds since 1970.
+    fn given(&self) -> BTreeMap<String, u64> {
+        let Ok(given) = self.given.lock() else {
+            return BTreeMap::new();
+        };
+        let shown = |(value, at): (&Vec<u8>, &SystemTime)| {
+            let text = String::from_utf8_lossy(value);
+            let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+            let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+            (text.trim_start_matches("Bearer ").to_owned(), millis)
+        };
+        given.iter().map(shown).collect()
+    }
+}
+
+impl Credentials for NotedCredentials {
+    fn authorization(&self) -> Authorizing<'_> {
+        Box::pin(async {
+            let value = self.provider.authorization().await;
+            if let Ok(value) = &value {
+                self.note(value.as_ref());
+            }
+            value
+        })
+    }
+
+    fn refused<'a>(&'a self, refusal: &'a CredentialRefusal) -> Refusing<'a> {
+        self.provider.refused(refusal)
+    }
+
+    fn owner(&self) -> Option<String> {
+        self.provider.owner()
+    }
+
+    fn changed(&self) -> Changing<'_> {
+        self.provider.changed()
+    }
 }

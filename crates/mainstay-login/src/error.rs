@@ -16,6 +16,14 @@ pub enum LoginFailure {
     /// The protocol says no.
     #[error(transparent)]
     Protocol(Box<LoginError>),
+    /// The server answers without a login, and offers none.
+    #[error("no login is needed: {server} answers without one, and none can be begun there ({reason})")]
+    NotNeeded {
+        /// The origin of the server.
+        server: String,
+        /// Why no login can be begun.
+        reason: Box<LoginError>,
+    },
     /// A server could not be reached.
     #[error("{origin} could not be asked: {failure}")]
     Http {
@@ -42,7 +50,7 @@ pub enum LoginFailure {
     #[error(transparent)]
     StepUp(#[from] StepUpError),
     /// The person did not finish in time.
-    #[error("nobody finished the login within {} min; start it again", .0.as_secs() / 60)]
+    #[error("the login was not finished within {} min; start it again", .0.as_secs() / 60)]
     TimedOut(Duration),
     /// The authorization server sends the client from request to request.
     #[error("the login took more than {0} requests; the authorization server sends the client in circles")]

@@ -53,6 +53,6 @@ pub use mainstay::transport::http::LoginSummary;
 pub use provider::{LoginProvider, LoginRequest, StartedLogin, finish_renewals};
 pub use settings::{GrantSetting, LoginSettings};
 pub use store::{
-    FileStore, LoginKey, LoginStore, LoginStoreError, ReadLogin, STORED_LOGIN_VERSION, StoreDescription,
-    StoreLock, StoreProtection, StoreVersion, StoreWatch, StoredLogin,
+    FileStore, KeyringFailure, LoginKey, LoginStore, LoginStoreError, ReadLogin, STORED_LOGIN_VERSION,
+    StoreDescription, StoreLock, StoreProtection, StoreVersion, StoreWatch, StoredLogin,
 };

@@ -33,7 +33,9 @@ struct Known {
 #[non_exhaustive]
 pub enum LoginConfigError {
     /// The server is not reached over HTTP.
-    #[error("server {server} is not reached over HTTP; only such servers have logins")]
+    #[error(
+        "server {server} needs no login: it is a program that mainstay starts, and only servers over HTTP have logins"
+    )]
     NotHttp {
         /// The server.
         server: String,

@@ -10,7 +10,7 @@ use crate::error::LoginFailure;
 use crate::provider::LoginProvider;
 use crate::send::send;
 use crate::settings::LoginSettings;
-use crate::store::{LoginStore, LoginStoreError, ReadLogin};
+use crate::store::{KeyringFailure, LoginStore, LoginStoreError, ReadLogin};
 
 /// How long a logout waits for a refresh that runs.
 const LOCK_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
@@ -39,7 +39,11 @@ pub async fn log_out(provider: &LoginProvider) -> Result<Vec<LogoutReport>, Logi
     let found = on_store(store, move |store| store.logins(&of_logins)).await;
     // What cannot be read cannot be revoked, and is deleted all the same.
     let found = match found {
-        Err(LoginStoreError::Unreadable { .. } | LoginStoreError::Unsafe { .. }) => Vec::new(),
+        Err(
+            LoginStoreError::Unreadable { .. }
+            | LoginStoreError::Unsafe { .. }
+            | LoginStoreError::Keyring(KeyringFailure::Missing { .. }),
+        ) => Vec::new(),
         found => found?,
     };
     let mut reports = Vec::new();

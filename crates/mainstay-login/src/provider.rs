@@ -59,6 +59,8 @@ const NEW_REFUSED_LIMIT: u32 = 3;
 struct Notes {
     /// What the server asked for last.
     challenge: Option<Challenge>,
+    /// Whether the server answered a request without a token.
+    answers_without_login: bool,
     step_up: StepUp,
     /// When the last login was completed.
     last_login: Option<Instant>,

@@ -6,6 +6,7 @@
 mod files;
 mod folder;
 mod key;
+mod keyring;
 mod lock;
 mod note;
 mod seal;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 pub use self::files::FileStore;
+pub use self::keyring::KeyringFailure;
 pub use self::seal::StoreProtection;
 pub use self::watch::StoreWatch;
 
@@ -39,7 +41,7 @@ pub struct StoredLogin {
     pub record: LoginRecord,
     /// When the person logged in, in milliseconds since 1970.
     pub logged_in_at: u64,
-    /// When the access token was received, in milliseconds since 1970.
+    /// When the access token was requested, in milliseconds since 1970.
     pub obtained_at: u64,
     /// Why the login ended, if it did. Its tokens are not used any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,15 +54,10 @@ pub struct StoredLogin {
 impl StoredLogin {
     /// A login that was just completed.
     pub fn new(record: LoginRecord, now: SystemTime) -> Result<Self, mainstay_oauth::NoRandomness> {
-        let mut id = [0; 16];
-        let random = ring::rand::SystemRandom::new();
-        random
-            .fill(&mut id)
-            .map_err(|_unspecified| mainstay_oauth::NoRandomness)?;
         let now = unix_millis(now);
         Ok(Self {
             version: STORED_LOGIN_VERSION,
-            id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            id: random_id()?,
             record,
             logged_in_at: now,
             obtained_at: now,
@@ -148,7 +145,7 @@ pub trait LoginStore: Send + Sync + 'static {
 pub struct StoreDescription {
     /// The directory.
     pub place: String,
-    /// `plain`, `key_file` or `key_command`.
+    /// `plain`, `key_file`, `key_command` or `keyring`.
     pub protection: &'static str,
 }
 
@@ -215,6 +212,9 @@ pub enum LoginStoreError {
         /// Why it failed.
         reason: String,
     },
+    /// The keyring of the system gave no key.
+    #[error(transparent)]
+    Keyring(#[from] KeyringFailure),
     /// The store is protected in another way than this process wants.
     #[error(
         "the logins in {place} are kept with the protection `{written}`, not `{wanted}`; use the same setting, or log out of all servers first"
@@ -230,6 +230,14 @@ pub enum LoginStoreError {
     /// The task that did the work is gone.
     #[error("the login store did not answer")]
     Aborted,
+}
+
+/// A name that no other store or login has.
+fn random_id() -> Result<String, mainstay_oauth::NoRandomness> {
+    let mut id = [0; 16];
+    let filled = ring::rand::SystemRandom::new().fill(&mut id);
+    filled.map_err(|_unspecified| mainstay_oauth::NoRandomness)?;
+    Ok(id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Milliseconds since 1970. A clock before 1970 counts as 1970.

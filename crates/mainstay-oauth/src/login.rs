@@ -9,6 +9,8 @@ mod error;
 mod requests;
 mod step;
 
+use std::time::SystemTime;
+
 use url::Url;
 
 use self::choice::ClientChoice;
@@ -37,6 +39,8 @@ pub struct Login {
     rules: AddressRules,
     /// The registration that this login made. It is worth keeping even if the person never agrees.
     registration: Option<Registration>,
+    /// When the last request to the token endpoint was made.
+    requested_at: Option<SystemTime>,
     stage: Stage,
 }
 
@@ -93,6 +97,7 @@ impl Login {
             options,
             rules,
             registration: None,
+            requested_at: None,
             stage: Stage::Discovering(discovery),
         };
         Ok((login, LoginStep::Send(request)))
@@ -137,14 +142,16 @@ impl Login {
                 self.stage = Stage::Polling(target, client, device);
                 Ok(LoginStep::ShowCode { prompt, until })
             }
-            Stage::Polling(target, client, mut device) => match device.handle_poll(response, context.now)? {
-                Some(tokens) => Ok(self.finish(&target, Some(&client), tokens)),
-                None => {
-                    let until = device.next_poll(context.now);
-                    self.stage = Stage::Polling(target, client, device);
-                    Ok(LoginStep::Wait { until })
+            Stage::Polling(target, client, mut device) => {
+                match device.handle_poll(response, self.issued_at(context))? {
+                    Some(tokens) => Ok(self.finish(&target, Some(&client), tokens)),
+                    None => {
+                        let until = device.next_poll(context.now);
+                        self.stage = Stage::Polling(target, client, device);
+                        Ok(LoginStep::Wait { until })
+                    }
                 }
-            },
+            }
             Stage::AskingIdentityProvider(target, client) => {
                 let id_jag = token::read(response, Expect::IdJag, context.now);
                 let id_jag = id_jag.map_err(LoginError::IdentityProvider)?.access_token;
@@ -152,7 +159,7 @@ impl Login {
                 self.request(target, Some(client), form, context)
             }
             Stage::Requesting(target, client) => {
-                let tokens = token::read(response, Expect::Bearer, context.now);
+                let tokens = token::read(response, Expect::Bearer, self.issued_at(context));
                 let is_workload = matches!(self.options.grant, LoginGrant::Workload { .. });
                 let refused = if is_workload {
                     LoginError::Workload
@@ -239,6 +246,7 @@ impl Login {
             Some(client),
             context,
         )?;
+        self.requested_at = Some(context.now);
         Ok(LoginStep::Send(request))
     }
 }

@@ -3,6 +3,8 @@
 //! A [`Renewal`] is one request and one response. The caller holds a lock around *read the record again, refresh, save*:
 //! a refresh token that two processes use at once is revoked, and the login with it.
 
+use std::time::SystemTime;
+
 use crate::client::{ClientError, OAuthClient};
 use crate::context::Context;
 use crate::form::Form;
@@ -36,6 +38,7 @@ pub enum RenewalError {
 #[derive(Clone, Debug)]
 pub struct Renewal {
     record: LoginRecord,
+    requested_at: SystemTime,
 }
 
 impl Renewal {
@@ -56,7 +59,8 @@ impl Renewal {
             .with_scopes(&record.granted_scopes);
         let request = form.into_request(record.token_endpoint.clone(), client, context);
         let request = request.map_err(ClientError::from)?;
-        Ok((Self { record }, request))
+        let requested_at = context.now;
+        Ok((Self { record, requested_at }, request))
     }
 
     /// The record to save, before the new access token is used.
@@ -65,7 +69,9 @@ impl Renewal {
         response: &HttpResponse,
         context: &Context<'_>,
     ) -> Result<LoginRecord, RenewalError> {
-        let tokens = token::read(response, Expect::Bearer, context.now)?;
+        // The life of the token began before its answer arrived.
+        let issued_at = self.requested_at.min(context.now);
+        let tokens = token::read(response, Expect::Bearer, issued_at)?;
         Ok(self.record.renewed(tokens))
     }
 }

@@ -1,5 +1,6 @@
 //! A real authorization server and the MCP server that it protects, started by a test and ended with it.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -122,6 +123,12 @@ impl ProtectedServer {
     #[must_use]
     pub fn secrets(&self) -> Vec<String> {
         self.ask("/secrets")
+    }
+
+    /// When each access token expires, in milliseconds since 1970.
+    #[must_use]
+    pub fn expiries(&self) -> BTreeMap<String, u64> {
+        self.ask("/expiries")
     }
 
     /// The refresh token that was issued last.

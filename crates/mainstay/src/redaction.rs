@@ -3,7 +3,10 @@
 //! Every value of its environment, its headers and its expanded variables counts as a secret; its name stands in its place, so
 //! that the text stays readable. Values of a few characters are left: they are no secrets, and would be found everywhere.
 
+use std::borrow::Cow;
 use std::fmt;
+
+use serde::de::IgnoredAny;
 
 use crate::config::{ConfigText, HttpTarget, ServerConfig, StdioTarget, Target};
 
@@ -104,8 +107,54 @@ impl Redaction {
         text
     }
 
-    /// The same for JSON, where a secret may stand with its quotes and backslashes escaped.
+    /// The same for JSON, which stays JSON: a number with a secret in it becomes a string. Text that is no JSON is treated as text.
     pub(crate) fn apply_to_json(&self, text: String) -> String {
+        if self.secrets.is_empty() {
+            return text;
+        }
+        if serde_json::from_str::<IgnoredAny>(&text).is_err() {
+            return self.apply_escaped(text);
+        }
+        let mut redacted = String::with_capacity(text.len());
+        let mut rest = text.as_str();
+        while let Some(begin) = rest.find(|sign: char| matches!(sign, '"' | '-' | '0'..='9')) {
+            let (before, token) = rest.split_at(begin);
+            let (token, after) = token.split_at(token_length(token));
+            redacted.push_str(before);
+            redacted.push_str(&self.apply_to_token(token));
+            rest = after;
+        }
+        redacted.push_str(rest);
+        // A secret that is JSON itself consists of several tokens.
+        let is_structured = |secret: &str| secret.contains(['{', '[', ',', ':', '"']);
+        for (secret, shown) in &self.secrets {
+            if is_structured(secret) && redacted.contains(secret) {
+                redacted = redacted.replace(secret, &quoted(shown));
+            }
+        }
+        redacted
+    }
+
+    /// One string or number of JSON. A string is searched for what it says, however it is escaped.
+    fn apply_to_token<'t>(&self, token: &'t str) -> Cow<'t, str> {
+        let said = if token.starts_with('"') {
+            match serde_json::from_str::<String>(token) {
+                Ok(said) => said,
+                // A half of a surrogate pair: JSON for some, and no text.
+                Err(_) => return Cow::Owned(self.apply_escaped(token.to_owned())),
+            }
+        } else {
+            token.to_owned()
+        };
+        let redacted = self.apply_escaped(said.clone());
+        if redacted == said {
+            return Cow::Borrowed(token);
+        }
+        Cow::Owned(quoted(&redacted))
+    }
+
+    /// The text without the secrets, where a secret may also stand with its quotes and backslashes escaped.
+    fn apply_escaped(&self, text: String) -> String {
         let mut text = self.apply(text);
         for (secret, shown) in &self.secrets {
             let escaped = secret.replace('\\', r"\\").replace('"', r#"\""#);
@@ -131,6 +180,30 @@ impl Redaction {
         }
         self.apply(text)
     }
+}
+
+/// The length of the string or number of JSON that a text begins with.
+fn token_length(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    if bytes.first() != Some(&b'"') {
+        let is_number = |byte: &u8| matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9');
+        return bytes.iter().take_while(|byte| is_number(byte)).count();
+    }
+    let mut is_escaped = false;
+    for (at, byte) in bytes.iter().enumerate().skip(1) {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => return at + 1,
+            _ => {}
+        }
+    }
+    bytes.len()
+}
+
+/// A text as a string of JSON.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
 }
 
 impl fmt::Debug for Redaction {
@@ -164,6 +237,42 @@ mod tests {
             "it is [LONGER_TOKEN]"
         );
         assert_eq!(format!("{redaction:?}"), "4 secrets");
+    }
+
+    #[test]
+    fn json_without_its_secrets_is_json() {
+        let server = ServerConfig::stdio("s", "x")
+            .env("PIN", "123456")
+            .env("TOKEN", r#"sk-"12"\34"#)
+            .env("ODD\"NAME", "odd-value")
+            .env("ACCOUNT", r#"{"user":"me","id":77}"#);
+        let redaction = Redaction::of(&server.build().expect("valid"));
+        for (text, shown) in [
+            (r#"{"pin":123456}"#, r#"{"pin":"[PIN]"}"#),
+            (r#"[-1234567.5e3, 12345 ]"#, r#"["-[PIN]7.5e3", 12345 ]"#),
+            (r#"{"123456":"a 123456 b"}"#, r#"{"[PIN]":"a [PIN] b"}"#),
+            (r#"{"a":"is \u0031\u00323456"}"#, r#"{"a":"is [PIN]"}"#),
+            (r#"{"a":"sk-\"12\"\\34"}"#, r#"{"a":"[TOKEN]"}"#),
+            (
+                r#"{"a":"{\"b\":\"sk-\\\"12\\\"\\\\34\"}"}"#,
+                r#"{"a":"{\"b\":\"[TOKEN]\"}"}"#,
+            ),
+            (r#"{"a":"odd-value"}"#, r#"{"a":"[ODD\"NAME]"}"#),
+            (r#"{"a":{"user":"me","id":77}}"#, r#"{"a":"[ACCOUNT]"}"#),
+            (
+                r#"{"a":"\ud800","b" : 123456}"#,
+                r#"{"a":"\ud800","b" : "[PIN]"}"#,
+            ),
+            (
+                r#"{"a" : "\u00e9", "b":[1,2.50,-0]}"#,
+                r#"{"a" : "\u00e9", "b":[1,2.50,-0]}"#,
+            ),
+            ("no JSON: 123456", "no JSON: [PIN]"),
+        ] {
+            assert_eq!(redaction.apply_to_json(text.to_owned()), shown);
+            let is_json = |text: &str| serde_json::from_str::<IgnoredAny>(text).is_ok();
+            assert_eq!(is_json(shown), is_json(text), "{shown}");
+        }
     }
 
     #[test]

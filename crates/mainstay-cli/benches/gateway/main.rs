@@ -59,6 +59,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("bridge", bridge::measure),
     ("memory", resident::measure),
     ("metrics", metrics::measure),
+    ("scrape", metrics::measure_scrape),
 ];
 
 fn main() -> Fallible {

@@ -43,10 +43,13 @@ pub(crate) struct LoginArgs {
     /// Ask for this scope, in place of those that the server names; may be given more than once
     #[arg(long, value_name = "SCOPE")]
     pub(crate) scope: Vec<String>,
+    /// Encrypt all logins with a key that the system keyring keeps. It holds for every mainstay of this user
+    #[arg(long, conflicts_with_all = ["key_file", "key_command"])]
+    pub(crate) keyring: bool,
     /// Encrypt all logins with the key in this file: 32 bytes, or their base64. It holds for every mainstay of this user
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
-    /// Encrypt all logins with the key that this command prints, such as `secret-tool lookup service mainstay`
+    /// Encrypt all logins with the key that this command prints, such as `pass show mainstay`
     #[arg(long, value_name = "COMMAND", conflicts_with = "key_file")]
     pub(crate) key_command: Option<String>,
     /// Print one JSON document
@@ -80,7 +83,8 @@ fn protection(arguments: &LoginArgs) -> Option<StoreProtection> {
     let of_command = arguments.key_command.as_ref().map(words);
     let of_command = of_command.map(StoreProtection::KeyCommand);
     let of_file = arguments.key_file.clone().map(StoreProtection::KeyFile);
-    of_file.or(of_command)
+    let of_keyring = arguments.keyring.then_some(StoreProtection::Keyring);
+    of_file.or(of_command).or(of_keyring)
 }
 
 async fn log_in(

@@ -5,6 +5,7 @@ mod keyring;
 mod pseudo_terminal;
 mod secrets;
 mod served;
+mod system_keyring;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -189,4 +190,27 @@ fn logins_are_encrypted_with_a_key_file_that_is_chosen_once() {
     fs::rename(key, format!("{key}.gone")).unwrap();
     let gone = sandbox.run(&["auth", "status"]);
     gone.exits(1).says("not there");
+}
+
+#[test]
+fn a_key_that_cannot_be_had_is_named_by_calls_and_a_server_without_logins_needs_none() {
+    let Some((protected, sandbox)) = start(600) else {
+        return;
+    };
+    let key = sandbox.write("keys/login.key", "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=");
+    let command = format!("cat {}", key.display());
+    let mut login = sandbox.command(&["login", "search", "--key-command", &command]);
+    login.env("BROWSER", protected.browser()).stdin(Stdio::null());
+    finish(login.spawn().unwrap()).exits(0);
+    fs::rename(&key, sandbox.path("keys/gone")).unwrap();
+    let call = sandbox.run(&["call", "search", "echo"]);
+    call.says("the command `cat`, which prints the key of the logins, failed");
+    assert_ne!(call.code, Some(0));
+    assert!(!call.stderr.contains("mainstay login"), "{}", call.stderr);
+    fs::rename(sandbox.path("keys/gone"), &key).unwrap();
+    sandbox.run(&["call", "search", "echo"]).exits(0).prints("ok");
+
+    sandbox.configure(&json!({ "here": { "command": "cat" } }));
+    let stdio = sandbox.run(&["login", "here"]);
+    stdio.exits(2).says("server here needs no login");
 }

@@ -9,12 +9,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mainstay_partner::traced_python;
-use mainstay_testkit::{FaultyServer, Ledger};
+use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
+use mainstay_testkit::{FaultyServer, Ledger, Script, Speaks};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
+use crate::clients::{Session, modern, request};
 use crate::sandbox::{Sandbox, good};
 use crate::serving::{LONG, Serving, Visitor};
+use crate::wire::Ask;
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/traces");
 
@@ -129,6 +132,110 @@ fn one_trace_runs_from_a_real_client_through_mainstay_into_a_real_server() {
             request["nanos"].as_u64() >= attempt["nanos"].as_u64(),
             "{request} {attempt}"
         );
+    }
+}
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const CALLER: &str = "00f067aa0ba902b7";
+
+/// Calls `echo` in both eras, with a trace context in the headers only. Returns the context that the server got in each call: in its headers,
+/// and in `_meta`.
+async fn call_with_trace_headers(
+    serving: &Serving,
+    server: &FaultyHttpServer,
+) -> Vec<(TraceTold, TraceTold)> {
+    let params = json!({ "name": "echo", "arguments": { "text": "hello" } });
+    let session = Session::open(serving.address, "/mcp/far").await;
+    let legacy = session.sign(Ask::post("/mcp/far", &request(1, "tools/call", params.clone())));
+    let modern = modern("/mcp/far", 2, "tools/call", params);
+    let mut told = Vec::new();
+    for (era, ask) in [("legacy", legacy), ("modern", modern)] {
+        let ask = ask
+            .header("traceparent", &format!("00-{TRACE}-{CALLER}-01"))
+            .header("tracestate", "vendor=1");
+        let reply = ask.send(serving.address).await;
+        assert_eq!(reply.status, 200, "{era}");
+        let (body, _stream) = reply.body().await;
+        assert!(body.contains("hello"), "{era}: {body}");
+        told.push(server.traffic(|traffic| {
+            let header = |name| traffic.last_header("tools/call", name).map(str::to_owned);
+            let params = traffic.last_params("tools/call").unwrap_or_default();
+            let meta = |name: &str| params["_meta"][name].as_str().map(str::to_owned);
+            let [in_headers, in_meta] = [
+                ["traceparent", "tracestate"].map(header),
+                ["traceparent", "tracestate"].map(meta),
+            ];
+            (in_headers, in_meta)
+        }));
+    }
+    told
+}
+
+/// A `traceparent` and a `tracestate`.
+type TraceTold = [Option<String>; 2];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_trace_runs_from_the_headers_of_a_client_into_the_headers_and_the_meta_of_an_http_server() {
+    let Some(python) = traced_python() else { return };
+    for (speaks, path) in [
+        (Speaks::Legacy, "/mcp"),
+        (Speaks::Modern, "/mcp"),
+        (Speaks::Legacy, "/sse"),
+    ] {
+        let receiver = TraceReceiver::start(&python, &[]);
+        let server = FaultyHttpServer::start(Script::new().speaks(speaks), HttpScript::new());
+        let server = server.await.expect("it listens");
+        let sandbox = Sandbox::with(&json!({ "far": { "url": server.url(path) } }));
+        let serving = Serving::start(&sandbox, &["--otlp-endpoint", &receiver.url]);
+        serving.hears("far: connected");
+        for (in_headers, in_meta) in call_with_trace_headers(&serving, &server).await {
+            assert_eq!(in_headers, in_meta, "{speaks:?} {path}");
+            let [Some(parent), Some(state)] = &in_headers else {
+                panic!("{speaks:?} {path}: the server got {in_headers:?}");
+            };
+            let [one, other] =
+                receiver.spans([("mainstay", "tools/call echo"), ("mainstay", "tools/call echo")]);
+            let (request, attempt) = if one["kind"] == 2 {
+                (one, other)
+            } else {
+                (other, one)
+            };
+            assert_eq!((&request["kind"], &attempt["kind"]), (&json!(2), &json!(3)));
+            assert_eq!(
+                (&request["trace"], &request["parent"]),
+                (&json!(TRACE), &json!(CALLER))
+            );
+            assert_eq!(
+                (&attempt["trace"], &attempt["parent"]),
+                (&json!(TRACE), &request["span"])
+            );
+            let attempt = attempt["span"].as_str().expect("a span");
+            assert_eq!(*parent, format!("00-{TRACE}-{attempt}-01"), "{speaks:?} {path}");
+            assert_eq!(state, "vendor=1", "{speaks:?} {path}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_receiver_the_trace_of_a_client_reaches_an_http_server_unchanged() {
+    for speaks in [Speaks::Legacy, Speaks::Modern] {
+        let server = FaultyHttpServer::start(Script::new().speaks(speaks), HttpScript::new());
+        let server = server.await.expect("it listens");
+        let sandbox = Sandbox::with(&json!({ "far": { "url": server.url("/mcp") } }));
+        let serving = Serving::start(&sandbox, &[]);
+        serving.hears("far: connected");
+        let expected = [format!("00-{TRACE}-{CALLER}-01"), "vendor=1".to_owned()].map(Some);
+        for (in_headers, in_meta) in call_with_trace_headers(&serving, &server).await {
+            assert_eq!((&in_headers, &in_meta), (&expected, &expected), "{speaks:?}");
+        }
+        let visitor = Visitor::legacy(serving.address, "/mcp/far").await;
+        visitor.call("echo", json!({})).await;
+        let untraced = server.traffic(|traffic| {
+            traffic
+                .last_header("tools/call", "traceparent")
+                .map(str::to_owned)
+        });
+        assert_eq!(untraced, None, "{speaks:?}: a call without a trace gets none");
     }
 }
 

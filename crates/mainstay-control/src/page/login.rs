@@ -139,6 +139,21 @@ mod tests {
     }
 
     #[test]
+    fn a_code_that_is_a_minute_old_is_refused() {
+        let logins = PageLogins::new("secret");
+        let age = |code: &str, age: Duration| {
+            let mut codes = logins.codes();
+            let (_, issued) = codes.iter_mut().find(|(issued, _)| issued == code).unwrap();
+            *issued = issued.checked_sub(age).expect("the machine runs for longer");
+        };
+        let [young, old] = [(); 2].map(|()| logins.issue_code().unwrap());
+        age(&young, PAGE_CODE_LIFETIME - Duration::from_secs(5));
+        age(&old, PAGE_CODE_LIFETIME);
+        assert_eq!(logins.redeem(&old), None);
+        assert!(logins.redeem(&young).is_some());
+    }
+
+    #[test]
     fn a_token_outlives_the_program_and_not_its_token() {
         let logins = PageLogins::new("secret");
         let token = logins.redeem(&logins.issue_code().unwrap()).unwrap();

@@ -82,11 +82,11 @@ impl CurrentLogin {
         self.read.as_ref()?.login.record.expires_at()
     }
 
-    /// When the token is renewed: after three quarters of its life, and at most five minutes before its end.
+    /// When the token is renewed: after two thirds of its life, and at most five minutes before its end.
     pub(super) fn renews_at(&self) -> Option<SystemTime> {
         let expires = self.expires_at()?;
         let life = expires.duration_since(self.obtained_at()?).unwrap_or_default();
-        expires.checked_sub((life / 4).min(RENEWAL_MARGIN))
+        expires.checked_sub((life / 3).min(RENEWAL_MARGIN))
     }
 
     /// Whether the timer should have renewed the token. It counts no time in which the machine slept.

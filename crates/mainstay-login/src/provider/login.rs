@@ -78,7 +78,8 @@ impl LoginProvider {
             Ok(prompt) => started.prompt = prompt,
             // The login ended without a person.
             Err(_dropped) => {
-                let summary = started.join().await?;
+                let ended = started.join().await;
+                let summary = ended.map_err(|failure| self.0.explain(failure))?;
                 started.task = tokio::spawn(std::future::ready(Ok(summary)));
             }
         }
@@ -211,11 +212,27 @@ impl ProviderState {
             options = options.root_certificates(path);
         }
         match fetch(request, options).await {
-            Ok(answer) => answer.challenge,
+            Ok(answer) => {
+                lock(&self.notes).answers_without_login = (200..300).contains(&answer.status);
+                answer.challenge
+            }
             Err(failure) => {
                 tracing::debug!(%failure, "the server could not be asked what it wants");
                 Challenge::default()
             }
+        }
+    }
+
+    /// A server that lets an unknown client in, and where no login can be begun, needs none.
+    fn explain(&self, failure: LoginFailure) -> LoginFailure {
+        match failure {
+            LoginFailure::Protocol(reason) if lock(&self.notes).answers_without_login => {
+                LoginFailure::NotNeeded {
+                    server: self.settings.server.origin().ascii_serialization(),
+                    reason,
+                }
+            }
+            failure => failure,
         }
     }
 

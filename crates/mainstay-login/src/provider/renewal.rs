@@ -196,6 +196,7 @@ impl ProviderState {
         let registrations = on_store(&self.store, LoginStore::registrations).await?;
         let client = record.client(&self.settings.client, &registrations);
         let client = client.map_err(RenewalError::from)?;
+        let requested_at = SystemTime::now();
         let (renewal, request) = Renewal::start(record, client.as_ref(), &context())?;
         let response = match send(&request, &self.settings).await {
             Ok(response) => response,
@@ -207,7 +208,7 @@ impl ProviderState {
         let renewed = renewal.handle_response(&response, &context());
         match renewed {
             Ok(record) => {
-                let login = read.login.renewed(record, SystemTime::now());
+                let login = read.login.renewed(record, requested_at);
                 self.save_renewed(read, login).await;
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! Where the key of encrypted logins comes from: a file, or a command that asks the keyring of the system.
+//! Where the key of encrypted logins comes from: the keyring of the system, a file, or a command.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::LoginStoreError;
 use super::folder::read_private;
+use super::{LoginStoreError, StoreProtection, keyring};
 
 pub(super) const KEY_LENGTH: usize = 32;
 
@@ -20,8 +20,43 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most that a command may print. A key in base64 has 44 characters.
 const OUTPUT_LIMIT: u64 = 4096;
 
+/// What a store encrypts with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum KeySource {
+    /// Nothing: the store is not encrypted.
+    Nothing,
+    /// The key in a file.
+    File(PathBuf),
+    /// The key that a command prints.
+    Command(Vec<String>),
+    /// The key in this item of the keyring.
+    Keyring(String),
+}
+
+impl KeySource {
+    /// The protection that this key gives.
+    pub(super) fn protection(&self) -> StoreProtection {
+        match self {
+            Self::Nothing => StoreProtection::Plain,
+            Self::File(path) => StoreProtection::KeyFile(path.clone()),
+            Self::Command(words) => StoreProtection::KeyCommand(words.clone()),
+            Self::Keyring(_) => StoreProtection::Keyring,
+        }
+    }
+
+    /// The key; `None` if the store is not encrypted. May take ten seconds.
+    pub(super) fn key(&self) -> Result<Option<[u8; KEY_LENGTH]>, LoginStoreError> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::File(path) => from_file(path).map(Some),
+            Self::Command(words) => from_command(words).map(Some),
+            Self::Keyring(item) => Ok(Some(keyring::read_key(item)?)),
+        }
+    }
+}
+
 /// The key in a file.
-pub(super) fn from_file(path: &Path) -> Result<[u8; KEY_LENGTH], LoginStoreError> {
+fn from_file(path: &Path) -> Result<[u8; KEY_LENGTH], LoginStoreError> {
     let bad = |reason: &str| LoginStoreError::Key {
         path: path.to_owned(),
         reason: reason.to_owned(),
@@ -33,7 +68,7 @@ pub(super) fn from_file(path: &Path) -> Result<[u8; KEY_LENGTH], LoginStoreError
 }
 
 /// The key that a command prints. No shell is involved.
-pub(super) fn from_command(words: &[String]) -> Result<[u8; KEY_LENGTH], LoginStoreError> {
+fn from_command(words: &[String]) -> Result<[u8; KEY_LENGTH], LoginStoreError> {
     let failed = |reason: String| LoginStoreError::KeyCommand {
         command: words.first().cloned().unwrap_or_default(),
         reason,
@@ -78,7 +113,7 @@ pub(super) fn from_command(words: &[String]) -> Result<[u8; KEY_LENGTH], LoginSt
     key_of(&bytes).ok_or_else(|| failed("it printed neither 32 bytes nor their base64".to_owned()))
 }
 
-fn key_of(bytes: &[u8]) -> Option<[u8; KEY_LENGTH]> {
+pub(super) fn key_of(bytes: &[u8]) -> Option<[u8; KEY_LENGTH]> {
     if let Ok(key) = bytes.try_into() {
         return Some(key);
     }

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{LoginStoreError, StoreProtection, key};
+use super::key::{self, KeySource};
+use super::{LoginStoreError, StoreProtection};
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct ProtectionNote {
@@ -14,28 +15,32 @@ pub(super) struct ProtectionNote {
     key_file: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     key_command: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    keyring_item: Option<String>,
 }
 
 impl ProtectionNote {
     pub(super) const NAME: &'static str = "protection";
 
-    pub(super) fn bytes(protection: &StoreProtection) -> Vec<u8> {
-        let (key_file, key_command) = match protection {
-            StoreProtection::Plain => (None, Vec::new()),
-            StoreProtection::KeyFile(path) => (Some(key::absolute(path)), Vec::new()),
-            StoreProtection::KeyCommand(words) => (None, words.clone()),
-        };
-        let note = Self {
+    pub(super) fn bytes(source: &KeySource) -> Vec<u8> {
+        let mut note = Self {
             version: 1,
-            protection: protection.as_str().to_owned(),
-            key_file,
-            key_command,
+            protection: source.protection().as_str().to_owned(),
+            key_file: None,
+            key_command: Vec::new(),
+            keyring_item: None,
         };
+        match source {
+            KeySource::Nothing => {}
+            KeySource::File(path) => note.key_file = Some(key::absolute(path)),
+            KeySource::Command(words) => note.key_command.clone_from(words),
+            KeySource::Keyring(item) => note.keyring_item = Some(item.clone()),
+        }
         serde_json::to_vec(&note).unwrap_or_default()
     }
 
-    /// The protection that a note names.
-    pub(super) fn protection(bytes: &[u8], place: &Path) -> Result<StoreProtection, LoginStoreError> {
+    /// The key that a note names.
+    pub(super) fn source(bytes: &[u8], place: &Path) -> Result<KeySource, LoginStoreError> {
         let note: Option<Self> = serde_json::from_slice(bytes).ok();
         let unknown = |written: String| LoginStoreError::OtherProtection {
             place: place.to_owned(),
@@ -43,12 +48,11 @@ impl ProtectionNote {
             wanted: "plain",
         };
         let note = note.ok_or_else(|| unknown("unknown".to_owned()))?;
-        match (note.protection.as_str(), note.key_file) {
-            ("plain", _) => Ok(StoreProtection::Plain),
-            ("key_file", Some(path)) => Ok(StoreProtection::KeyFile(path)),
-            ("key_command", _) if !note.key_command.is_empty() => {
-                Ok(StoreProtection::KeyCommand(note.key_command))
-            }
+        match (note.protection.as_str(), note.key_file, note.keyring_item) {
+            ("plain", _, _) => Ok(KeySource::Nothing),
+            ("key_file", Some(path), _) => Ok(KeySource::File(path)),
+            ("key_command", _, _) if !note.key_command.is_empty() => Ok(KeySource::Command(note.key_command)),
+            ("keyring", _, Some(item)) => Ok(KeySource::Keyring(item)),
             _other => Err(unknown(note.protection)),
         }
     }

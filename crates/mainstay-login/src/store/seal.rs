@@ -11,7 +11,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
 use super::LoginStoreError;
-use super::key;
+use super::key::KEY_LENGTH;
 
 /// How the files of a [`FileStore`](super::FileStore) are protected, beside their mode 0600.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +25,9 @@ pub enum StoreProtection {
     /// Encrypted with the key that this command prints, in the same forms: a program and its arguments, such as
     /// `secret-tool lookup service mainstay`.
     KeyCommand(Vec<String>),
+    /// Encrypted with a key in the keyring of the system. The store makes the key when this protection is chosen. It needs the
+    /// cargo feature `keyring` and a Secret Service.
+    Keyring,
 }
 
 impl StoreProtection {
@@ -34,6 +37,7 @@ impl StoreProtection {
             Self::Plain => "plain",
             Self::KeyFile(_) => "key_file",
             Self::KeyCommand(_) => "key_command",
+            Self::Keyring => "keyring",
         }
     }
 }
@@ -55,11 +59,9 @@ struct Sealed {
 const SEALED_VERSION: u32 = 1;
 
 impl Sealer {
-    pub(super) fn new(protection: &StoreProtection) -> Result<Self, LoginStoreError> {
-        let key = match protection {
-            StoreProtection::Plain => return Ok(Self::Plain),
-            StoreProtection::KeyFile(path) => key::from_file(path)?,
-            StoreProtection::KeyCommand(words) => key::from_command(words)?,
+    pub(super) fn new(key: Option<[u8; KEY_LENGTH]>) -> Result<Self, LoginStoreError> {
+        let Some(key) = key else {
+            return Ok(Self::Plain);
         };
         let key = UnboundKey::new(&CHACHA20_POLY1305, &key);
         let key = key.map_err(|_unspecified| LoginStoreError::Aborted)?;

@@ -141,6 +141,30 @@ async fn metadata_elsewhere_is_not_fetched() {
     assert!(server.asked.load(Ordering::Relaxed) < 24, "{failure}");
 }
 
+#[tokio::test]
+async fn a_server_that_asks_for_no_login_is_said_to_need_none() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let server = format!("http://{}/mcp", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = [0; 4096];
+            let read = stream.read(&mut head).await.unwrap_or_default();
+            let answer = if head[..read].starts_with(b"POST /mcp") {
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}"
+            } else {
+                "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            };
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    let directory = private_directory();
+    let settings = LoginSettings::new(server.parse().unwrap());
+    let provider = LoginProvider::new(settings, store(directory.path()));
+    let refused = provider.login(LoginRequest::default()).await.unwrap_err();
+    assert!(matches!(refused, LoginFailure::NotNeeded { .. }), "{refused:?}");
+    assert!(refused.to_string().starts_with("no login is needed"), "{refused}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_forged_callbacks_do_not_end_a_login() {
     let Some(protected) = ProtectedServer::start(600) else {
@@ -229,6 +253,14 @@ fn a_store_that_belongs_to_another_user_is_refused() {
     }
     let directory = private_directory();
     let opened = store(directory.path());
+    // A file of another user in a directory of this one.
+    let note = directory.path().join("protection");
+    std::os::unix::fs::chown(&note, Some(1), None).unwrap();
+    let refused = FileStore::open(directory.path(), StoreProtection::Plain)
+        .err()
+        .unwrap();
+    assert!(refused.to_string().contains("another user"), "{refused}");
+    std::os::unix::fs::chown(&note, Some(0), None).unwrap();
     drop(opened);
     std::os::unix::fs::chown(directory.path(), Some(1), None).unwrap();
     let refused = FileStore::open(directory.path(), StoreProtection::Plain)

@@ -270,18 +270,92 @@ fn the_protection_that_was_chosen_is_found_again_without_a_setting() {
     let later = FileStore::open_as_chosen(directory.path()).unwrap();
     assert_eq!(tokens(&later.logins(&key(None)).unwrap()), ["hunter2"]);
 
-    // A missing key is an error that names it, and loses nothing.
-    std::fs::remove_file(&key_file).unwrap();
-    let missing = FileStore::open_as_chosen(directory.path())
-        .err()
-        .unwrap()
-        .to_string();
-    assert!(missing.contains("not there"), "{missing}");
+    // A missing key is an error that names it, and loses nothing. Nothing is written without the key.
+    let moved = keys.path().join("moved");
+    std::fs::rename(&key_file, &moved).unwrap();
+    let keyless = FileStore::open_as_chosen(directory.path()).unwrap();
+    assert_eq!(keyless.describe().protection, "key_file");
+    let registrations = keyless.registrations().map(drop);
+    for refused in [
+        keyless.logins(&key(None)).map(drop),
+        keyless.all_logins().map(drop),
+        registrations,
+        keyless.replace(&login(None, "https://b.example", "two"), None),
+    ] {
+        let missing = refused.unwrap_err();
+        assert!(matches!(missing, LoginStoreError::Key { .. }), "{missing}");
+        assert!(missing.to_string().contains("not there"), "{missing}");
+    }
+    // It asks again, and goes on when the key is back.
+    std::fs::rename(&moved, &key_file).unwrap();
+    assert_eq!(tokens(&keyless.logins(&key(None)).unwrap()), ["hunter2"]);
     // While there are logins, no other protection can be chosen; without them it can.
     let refused = FileStore::open(directory.path(), StoreProtection::Plain);
     assert!(matches!(refused, Err(LoginStoreError::OtherProtection { .. })));
     store.remove_all(&key(None)).unwrap();
     FileStore::open(directory.path(), StoreProtection::Plain).unwrap();
+}
+
+#[test]
+fn a_key_command_that_fails_is_asked_again_later_and_not_by_every_server() {
+    let (directory, keys) = (private_directory(), private_directory());
+    let (key, calls) = (keys.path().join("key"), keys.path().join("calls"));
+    let script = format!("echo >> {}; cat {}", calls.display(), key.display());
+    let command = StoreProtection::KeyCommand(["sh", "-c", &script].map(str::to_owned).to_vec());
+    std::fs::write(&key, "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=").unwrap();
+    let store = FileStore::open(directory.path(), command).unwrap();
+    store
+        .replace(&login(None, "https://a.example", "hunter2"), None)
+        .unwrap();
+    drop(store);
+    let moved = keys.path().join("moved");
+    std::fs::rename(&key, &moved).unwrap();
+    std::fs::remove_file(&calls).unwrap();
+    let locked = FileStore::open_as_chosen(directory.path()).unwrap();
+    let ask = || locked.logins(&self::key(None));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let refused = ask().unwrap_err();
+                assert!(matches!(refused, LoginStoreError::KeyCommand { .. }), "{refused}");
+            });
+        }
+    });
+    let calls = std::fs::read_to_string(&calls).unwrap().lines().count();
+    assert_eq!(calls, 1, "one answer for all");
+    std::fs::rename(&moved, &key).unwrap();
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while ask().is_err() {
+        assert!(std::time::Instant::now() < deadline, "it is asked again");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(tokens(&ask().unwrap()), ["hunter2"]);
+}
+
+#[test]
+fn a_keyring_that_this_process_cannot_reach_is_an_error_that_loses_nothing() {
+    let directory = private_directory();
+    let store = plain(directory.path());
+    store
+        .replace(&login(None, "https://a.example", "one"), None)
+        .unwrap();
+    // With logins, the protection stays, and the keyring is not asked.
+    let refused = FileStore::open(directory.path(), StoreProtection::Keyring);
+    assert!(matches!(refused, Err(LoginStoreError::OtherProtection { .. })));
+    store.remove_all(&key(None)).unwrap();
+    // The note of another process names an item that no keyring of the tests has.
+    let note = r#"{"version":1,"protection":"keyring","keyring_item":"no-such-item"}"#;
+    std::fs::write(directory.path().join("protection"), note).unwrap();
+    let keyless = FileStore::open_as_chosen(directory.path()).unwrap();
+    assert_eq!(keyless.describe().protection, "keyring");
+    let refused = keyless.replace(&login(None, "https://a.example", "two"), None);
+    assert!(matches!(refused, Err(LoginStoreError::Keyring(_))), "{refused:?}");
+    let files = std::fs::read_dir(directory.path()).unwrap();
+    let is_login = |path: &std::path::PathBuf| path.extension().is_some_and(|end| end == "login");
+    assert_eq!(
+        files.map(|entry| entry.unwrap().path()).filter(is_login).count(),
+        0
+    );
 }
 
 #[test]

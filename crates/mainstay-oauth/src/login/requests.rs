@@ -1,5 +1,7 @@
 //! The requests of a login, and the record at its end.
 
+use std::time::SystemTime;
+
 use url::Url;
 
 use super::{AuthorizationAddress, CompletedLogin, Login, LoginError, LoginStep, LoginTarget, Next, Stage};
@@ -115,7 +117,13 @@ impl Login {
         let endpoint = target.found.metadata.token_endpoint.clone();
         let request = form.into_request(endpoint, client.as_ref(), context)?;
         self.stage = Stage::Requesting(target, client);
+        self.requested_at = Some(context.now);
         Ok(LoginStep::Send(request))
+    }
+
+    /// From when the life of a token counts: it began before the answer arrived.
+    pub(super) fn issued_at(&self, context: &Context<'_>) -> SystemTime {
+        self.requested_at.map_or(context.now, |at| at.min(context.now))
     }
 
     pub(super) fn finish(

@@ -18,7 +18,7 @@ unlock || exit 90
 "#;
 
 /// Whether the keyring is installed. Only a plain `cargo test` may go on without.
-fn has_keyring() -> bool {
+pub(super) fn has_keyring() -> bool {
     let found = Command::new("sh")
         .args([
             "-c",
@@ -36,7 +36,7 @@ fn has_keyring() -> bool {
 }
 
 /// Runs a script with a session bus and a keyring of its own.
-fn in_session(sandbox: &Sandbox, browser: &str, script: &str) -> Ran {
+pub(super) fn in_session(sandbox: &Sandbox, browser: &str, script: &str) -> Ran {
     let own = sandbox.command(&[]);
     let mut command = Command::new("dbus-run-session");
     command

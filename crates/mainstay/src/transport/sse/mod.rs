@@ -17,6 +17,7 @@ use super::http::client::endpoint::{Endpoint, Outgoing};
 use super::http::client::events::{NextEvent, SseEvent, SseEvents};
 use super::http::client::exchanges::{AdmittedFrame, Exchanges, FrameCarrier, Sender};
 use super::http::client::refusal::{Head, Refusal, read_error};
+use super::http::client::trace_headers::trace_headers;
 use super::http::{HttpConfigError, HttpFailure, HttpOptions, HttpStage};
 use super::receiving::deliver;
 use super::{Connecting, Connector, End, Frame, Inbound, Outbound, Purpose, Transport, Turn};
@@ -276,6 +277,7 @@ impl SseStream {
         request
             .headers
             .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        request.headers.extend(trace_headers(frame.bytes()).await);
         request.body = frame.bytes().clone();
         Ok(request)
     }

@@ -169,7 +169,7 @@ impl Dialer {
         let DialledStream { stream, counters } = match &self.route {
             Route::Direct => match &self.address_check {
                 None => tcp(&self.origin).await?,
-                Some(check) => checked_tcp(&self.origin, check).await?,
+                Some(check) => checked_tcp(&self.origin, check, &system_lookup()).await?,
             },
             Route::Socket(path) => DialledStream::over(UnixStream::connect(path).await?),
             Route::Proxy { proxy, authorization } => {
@@ -222,14 +222,37 @@ async fn tcp(origin: &Uri) -> Result<DialledStream, BoxError> {
     connected(connector.call(origin.clone()).await?.into_inner())
 }
 
-/// Connects only to addresses that pass the check.
-async fn checked_tcp(origin: &Uri, check: &AddressCheck) -> Result<DialledStream, BoxError> {
+/// Finds the addresses of a name.
+type HostLookup = Arc<dyn Fn(Name) -> LookingUp + Send + Sync>;
+type LookingUp = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+
+/// The lookup of the system.
+fn system_lookup() -> HostLookup {
+    Arc::new(|name| {
+        Box::pin(async move {
+            // The connector sets the port.
+            let found = lookup_host((name.as_str(), 0)).await?;
+            Ok(found.collect())
+        })
+    })
+}
+
+/// Connects only to addresses that pass the check. The name is looked up once, and the connection goes to one of the addresses that
+/// were checked: a name that resolves to another address a moment later changes nothing.
+async fn checked_tcp(
+    origin: &Uri,
+    check: &AddressCheck,
+    lookup: &HostLookup,
+) -> Result<DialledStream, BoxError> {
     // The connector resolves no host that is an address already.
     let host = origin.host().unwrap_or_default();
     if let Ok(address) = host.trim_start_matches('[').trim_end_matches(']').parse() {
         refuse_unless(check(address))?;
     }
-    let mut connector = configured(HttpConnector::new_with_resolver(CheckedResolver(check.clone())));
+    let mut connector = configured(HttpConnector::new_with_resolver(CheckedResolver {
+        check: check.clone(),
+        lookup: lookup.clone(),
+    }));
     connected(connector.call(origin.clone()).await?.into_inner())
 }
 
@@ -246,7 +269,10 @@ fn connected(stream: TcpStream) -> Result<DialledStream, BoxError> {
 
 /// Resolves a name to those of its addresses that pass the check.
 #[derive(Clone)]
-struct CheckedResolver(AddressCheck);
+struct CheckedResolver {
+    check: AddressCheck,
+    lookup: HostLookup,
+}
 
 impl Service<Name> for CheckedResolver {
     type Response = std::vec::IntoIter<SocketAddr>;
@@ -258,11 +284,11 @@ impl Service<Name> for CheckedResolver {
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let check = self.0.clone();
+        let check = self.check.clone();
+        let resolving = (self.lookup)(name);
         Box::pin(async move {
-            // The connector sets the port.
-            let resolved = lookup_host((name.as_str(), 0)).await?;
-            let permitted: Vec<SocketAddr> = resolved.filter(|found| check(found.ip())).collect();
+            let mut permitted = resolving.await?;
+            permitted.retain(|found| check(found.ip()));
             refuse_unless(!permitted.is_empty())?;
             Ok(permitted.into_iter())
         })

@@ -30,6 +30,7 @@ mod socks;
 mod streamable;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
+pub(in crate::transport) mod trace_headers;
 
 use std::sync::Arc;
 

@@ -21,6 +21,7 @@ use super::endpoint::{Endpoint, Outgoing};
 use super::exchanges::{AdmittedFrame, Exchanges, FrameCarrier};
 use super::refusal::{Head, Refusal, read_error};
 use super::session::{SessionCheck, TransportSession};
+use super::trace_headers::trace_headers;
 use super::{CredentialRefusal, HttpFailure, HttpStage};
 use super::{listen, post};
 use crate::transport::{End, Frame, Purpose};
@@ -214,6 +215,7 @@ impl StreamableHttp {
     pub(super) async fn post(&self, message: &Bytes, headers: BodyHeaders) -> Result<Outgoing, HttpFailure> {
         let mut request = self.endpoint.request(Method::POST).await?;
         request.body = message.clone();
+        request.headers.extend(trace_headers(message).await);
         match headers.modern {
             Some(headers) => {
                 request.headers.extend(headers);

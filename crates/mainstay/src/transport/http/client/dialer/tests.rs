@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use mainstay_testkit::http::{Port, SocksProxy};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
@@ -267,4 +269,93 @@ fn a_proxy_of_an_unknown_kind_is_refused_with_a_remedy() {
         near.socket().is_ok(),
         "a proxy never stands between this machine and itself"
     );
+}
+
+/// A lookup that gives these addresses, one list after the other, and counts how often it is asked.
+fn scripted_lookup(answers: &[&[&str]]) -> (HostLookup, Arc<AtomicUsize>) {
+    let answers: Vec<Vec<SocketAddr>> = answers
+        .iter()
+        .map(|addresses| {
+            let address = |text: &&str| SocketAddr::new(text.parse().unwrap(), 0);
+            addresses.iter().map(address).collect()
+        })
+        .collect();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    let lookup: HostLookup = Arc::new(move |_name| {
+        let turn = counted.fetch_add(1, Ordering::Relaxed);
+        let found = answers[turn.min(answers.len() - 1)].clone();
+        Box::pin(std::future::ready(Ok(found)))
+    });
+    (lookup, asked)
+}
+
+/// Whether the dial was refused by the check, and not by the system.
+fn is_refused(dialled: Result<DialledStream, BoxError>) -> bool {
+    let Err(error) = dialled else {
+        return false;
+    };
+    let mut causes = std::iter::successors(Some(&*error as &(dyn Error + 'static)), |error| error.source());
+    causes.any(|cause| {
+        let cause = cause.downcast_ref::<io::Error>();
+        cause.is_some_and(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
+    })
+}
+
+fn public_only() -> AddressCheck {
+    // What a check of the internet refuses is tested with the check; here it is enough that 127.0.0.2 stands for it.
+    Arc::new(|address| address.to_string() == "127.0.0.2")
+}
+
+#[tokio::test]
+async fn a_name_that_resolves_to_a_refused_address_is_not_connected_to() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (inside, _) = scripted_lookup(&[&["127.0.0.1", "::1", "::ffff:127.0.0.1"]]);
+    for host in [
+        "inside.example",
+        "inside.example.",
+        "INSIDE.example",
+        "127.0.0.1",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+    ] {
+        let origin: Uri = format!("http://{host}:{port}").parse().unwrap();
+        let dialled = checked_tcp(&origin, &public_only(), &inside).await;
+        assert!(is_refused(dialled), "{host}");
+    }
+    // A check that permits the address connects, so the listener can be reached.
+    let origin: Uri = format!("http://inside.example:{port}").parse().unwrap();
+    let anywhere: AddressCheck = Arc::new(|_| true);
+    checked_tcp(&origin, &anywhere, &inside).await.expect("permitted");
+    let (_stream, from) = listener.accept().await.unwrap();
+    let next = tokio::time::timeout(Duration::from_millis(100), listener.accept()).await;
+    assert!(next.is_err(), "one connection in all, from {from}");
+}
+
+#[tokio::test]
+async fn a_name_that_changes_its_address_between_the_check_and_the_connection_gains_nothing() {
+    let outside = TcpListener::bind(("127.0.0.2", 0)).await.unwrap();
+    let port = outside.local_addr().unwrap().port();
+    let inside = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+    let (rebinding, asked) = scripted_lookup(&[&["127.0.0.2"], &["127.0.0.1"]]);
+    let origin: Uri = format!("http://rebinding.example:{port}").parse().unwrap();
+    let first = checked_tcp(&origin, &public_only(), &rebinding).await;
+    assert!(first.is_ok(), "the address that was checked");
+    assert_eq!(
+        asked.load(Ordering::Relaxed),
+        1,
+        "looked up once for one connection"
+    );
+    let (_stream, _) = outside.accept().await.unwrap();
+    // The next connection looks the name up again, and checks again.
+    assert!(is_refused(checked_tcp(&origin, &public_only(), &rebinding).await));
+    // Among several addresses, only the permitted ones are tried.
+    let (mixed, _) = scripted_lookup(&[&["127.0.0.1", "127.0.0.2"]]);
+    checked_tcp(&origin, &public_only(), &mixed)
+        .await
+        .expect("the permitted one");
+    let (_stream, _) = outside.accept().await.unwrap();
+    let reached = tokio::time::timeout(Duration::from_millis(100), inside.accept()).await;
+    assert!(reached.is_err(), "no connection to the address that is refused");
 }
