@@ -93,6 +93,8 @@ struct Link {
     /// Why the search for a daemon failed, for the line that waited for it.
     failure: Option<String>,
     host_has_closed: bool,
+    /// How many threads wait for a change.
+    waiting: u32,
     /// How many pieces of lines came from daemons.
     heard: u64,
     /// The thread that looks for a frozen daemon rests until the host asks for something.
@@ -123,6 +125,7 @@ impl Bridge {
                 host_waits: false,
                 failure: None,
                 host_has_closed: false,
+                waiting: 0,
                 heard: 0,
                 watch_rests: false,
                 frozen: None,
@@ -261,7 +264,10 @@ impl Bridge {
             let written = write_all(&mut &*stream, replaced.unwrap_or(line));
             link = self.link();
             link.is_sending = false;
-            self.changed.notify_all();
+            // A notification is a system call, also if no thread waits: this is on the way of every message.
+            if link.waiting > 0 {
+                self.changed.notify_all();
+            }
             // An answer belongs to the daemon that asked.
             if written.is_ok() || answer.is_some() {
                 return;
@@ -529,8 +535,11 @@ impl Bridge {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, link: MutexGuard<'a, Link>) -> MutexGuard<'a, Link> {
-        self.changed.wait(link).unwrap_or_else(PoisonError::into_inner)
+    fn wait<'a>(&self, mut link: MutexGuard<'a, Link>) -> MutexGuard<'a, Link> {
+        link.waiting += 1;
+        let mut link = self.changed.wait(link).unwrap_or_else(PoisonError::into_inner);
+        link.waiting -= 1;
+        link
     }
 }
 

@@ -56,6 +56,49 @@ fn a_server_that_no_host_wants_ends_and_the_daemon_stays() {
 }
 
 #[test]
+fn a_host_that_comes_before_the_linger_time_is_over_keeps_the_server() {
+    let shared = Shared::new();
+    let ledger = Ledger::temporary();
+    shared
+        .sandbox
+        .run(&["daemon", "start", "--linger", "2s"])
+        .exits(0);
+    let mut host = shared.host(&[], &noting(&ledger));
+    let first = server_pid(&mut host);
+    host.leave().exits(0);
+    let mut host = shared.host(&[], &noting(&ledger));
+    assert_eq!(server_pid(&mut host), first);
+    // Until the linger time that began with the first host is over.
+    host.call("sleep_ms", &json!({ "ms": 2500 }));
+    assert_eq!(server_pid(&mut host), first);
+    assert_eq!(ledger.pids().len(), 1);
+}
+
+#[test]
+fn a_call_that_outlasts_the_drain_time_fails_with_its_outcome_and_is_not_repeated() {
+    let shared = Shared::new();
+    let ledger = Ledger::temporary();
+    shared
+        .sandbox
+        .run(&["daemon", "start", "--drain", "10ms"])
+        .exits(0);
+    let mut host = shared.host(&[], &noting(&ledger));
+    server_pid(&mut host);
+    let call = host.begin_call("sleep_ms", &json!({ "ms": 3000 }));
+    wait_until("the call runs", || {
+        let status = shared.sandbox.run(&["status", "--json"]).json();
+        status["servers"][0]["calls"]["in_flight"] == 1
+    });
+    shared.sandbox.run(&["daemon", "restart"]).exits(0);
+    let answer = host.answer(call);
+    assert_eq!(
+        answer["result"]["_meta"]["mainstay"]["outcome"], "unknown",
+        "{answer}"
+    );
+    server_pid(&mut host);
+}
+
+#[test]
 fn a_stopped_daemon_comes_back_when_its_host_asks_and_not_before() {
     let shared = Shared::new();
     let ledger = Ledger::temporary();
