@@ -309,6 +309,16 @@ try {
     await page.keyboard.press("Space");
     await row("demo").locator(".badge", { hasText: "connected" }).waitFor();
   });
+  await step("a configuration file that is not applied is said, with the reason, until it is mended", async () => {
+    const sound = readFileSync(config, "utf8");
+    writeFileSync(config, "{ half");
+    await page.locator("#banner", { hasText: "not applied" }).waitFor();
+    check((await page.locator("#banner").textContent()).includes("mcp.json"), "the banner names no file");
+    await page.reload();
+    await page.locator("#banner", { hasText: "not applied" }).waitFor();
+    writeFileSync(config, sound);
+    await page.locator("#banner").waitFor({ state: "hidden" });
+  });
   await step("the program goes away, the page says so, and comes back by itself", async () => {
     await mark();
     await stop("SIGKILL");

@@ -1,6 +1,6 @@
 //! `cargo xtask partners`: the real MCP servers that tests talk to, pinned in `tests/partners`, old releases of the SDKs, pinned in
-//! `tests/old-sdks`, the real clients, pinned in `tests/clients`, and a real authorization server, pinned in
-//! `tests/authorization-server`, installed below `target/partners`.
+//! `tests/old-sdks`, the real clients, pinned in `tests/clients`, a real host, pinned in `tests/hosts`, and a real authorization
+//! server, pinned in `tests/authorization-server`, installed below `target/partners`.
 //!
 //! `partners.json` says how each partner is started; the crate `mainstay-partner` reads it.
 
@@ -20,6 +20,8 @@ const CLIENTS: &str = "tests/clients";
 const OLD_SDKS: &str = "tests/old-sdks";
 /// A client and a server that trace, and what decodes spans.
 const TRACES: &str = "tests/traces";
+/// Hosts that read their configuration and list its servers without a login.
+const HOSTS: &str = "tests/hosts";
 const AUTHORIZATION_SERVER: &str = "tests/authorization-server";
 const OLD_PYTHON_SDKS: &str = "python-sdks.txt";
 const LOCAL_WITHIN: Duration = Duration::from_secs(120);
@@ -51,6 +53,8 @@ pub(crate) fn install(project: &Project) -> Result<()> {
         &project.built("partners/authorization-server"),
     )
     .context("cannot install the authorization server from npm")?;
+    npm::install(project, HOSTS, &project.built("partners/hosts"))
+        .context("cannot install the hosts from npm")?;
     prepare_files(project).context("cannot prepare what the partners serve")?;
     let file = file(project);
     write(&file, &describe(project, &old_sdks(project)?))?;
@@ -165,6 +169,15 @@ fn describe(project: &Project, old_sdks: &str) -> String {
                 &source("tests/authorization-server/server.mjs"),
                 &built("partners/authorization-server/node_modules"),
             ],
+            None,
+        ),
+        // It runs on the Node of the clients: every machine has that one.
+        entry(
+            "gemini_cli",
+            &npm::node(&project.built("partners/clients")).to_string_lossy(),
+            &[&built(
+                "partners/hosts/node_modules/@google/gemini-cli/bundle/gemini.js",
+            )],
             None,
         ),
     ];

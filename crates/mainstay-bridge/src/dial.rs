@@ -4,7 +4,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use crate::hello::{HelloReply, LINE_LIMIT, PROTOCOL, VERSION};
+use crate::hello::{Ask, Hello, HelloReply, LINE_LIMIT, PROTOCOL, VERSION, line};
 use crate::launch::{DaemonStart, LaunchError, Launcher};
 use crate::lock::{is_held, noted_pid};
 use crate::runtime_dir::RuntimeDirectory;
@@ -79,6 +79,17 @@ impl DaemonDialer {
         Self { directory, launcher }
     }
 
+    /// Whether the daemon that runs answers a new connection; why not, if it does not. One that is about to end counts as answering:
+    /// its connections end by themselves.
+    pub(crate) fn probe(&self) -> Result<(), ConnectError> {
+        match dial_running(&self.directory, &line(&Hello::asking(Ask::Status))) {
+            Err(error @ ConnectError::Silent { .. }) => Err(error),
+            // A frozen daemon accepts nothing, and its queue of connections is full.
+            Err(error @ ConnectError::Socket { .. }) if is_full(&error) => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
     /// Connects, and sends this first line. Tries again until a daemon answers or the time is over.
     pub(crate) fn dial(&self, hello: &[u8]) -> Result<Dialed, ConnectError> {
         let deadline = Instant::now() + CONNECT_TIMEOUT;
@@ -112,6 +123,13 @@ impl DaemonDialer {
             std::thread::sleep(jittered(pause));
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+    }
+}
+
+fn is_full(error: &ConnectError) -> bool {
+    match error {
+        ConnectError::Socket { source, .. } => source.kind() == io::ErrorKind::WouldBlock,
+        ConnectError::Refused(_) | ConnectError::Launch(_) | ConnectError::Silent { .. } => false,
     }
 }
 

@@ -195,6 +195,9 @@ pub struct DaemonStatus {
     pub since: u64,
     /// Its configuration, if it has one.
     pub config: Option<String>,
+    /// Whether that file does not exist.
+    #[serde(default)]
+    pub config_missing: bool,
     /// Why that file, as it was last read, is not applied.
     #[serde(default)]
     pub config_problem: Option<String>,

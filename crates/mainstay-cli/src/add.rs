@@ -1,15 +1,19 @@
 //! `mainstay add` and `mainstay remove`: a server of the configuration file.
 
+use std::path::Path;
+
 use anyhow::anyhow;
 use clap::Args;
 use mainstay_hosts::servers::{ServerEditError, Written, add_server, remove_server};
 use mainstay_hosts::text::ConfigValue;
 
 use crate::args::Common;
+use crate::control::unused_after_reload;
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::load;
 use crate::naming;
 use crate::output::{Screen, plain, text};
+use crate::through_daemon::running_daemon;
 
 /// Add a server to the configuration file
 ///
@@ -66,7 +70,48 @@ pub(crate) fn add(arguments: &AddArgs, common: &Common, screen: &Screen) -> Done
     let entry = entry(arguments)?;
     let written = add_server(&file, &arguments.name, &entry).map_err(failure)?;
     say("added", &arguments.name, "to", &written, screen);
+    warn_of_variables(arguments, &written.file, screen);
     Ok(Exit::Success)
+}
+
+/// Warns if the daemon lacks a variable that the entry takes from Mainstay's environment: it would not use the server.
+fn warn_of_variables(arguments: &AddArgs, file: &Path, screen: &Screen) {
+    let inherited = arguments.env.iter().filter(|word| !word.contains('='));
+    let inherited: Vec<&str> = inherited
+        .chain(&arguments.bearer_token_env)
+        .map(String::as_str)
+        .collect();
+    if inherited.is_empty() || arguments.disabled {
+        return;
+    }
+    let variables = plain(&inherited.join(", "));
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let daemon = running_daemon().filter(|daemon| daemon.config.as_deref().map(Path::new) == Some(&*file));
+    let remedy = match arguments.url {
+        Some(_) => "start the daemon in an environment that has it (`mainstay daemon run`)",
+        None => {
+            "write the value (`--env NAME=VALUE`, or `env_file` in the entry), or start the daemon in an environment that has \
+             it (`mainstay daemon run`)"
+        }
+    };
+    match daemon {
+        Some(daemon) => {
+            if let Ok(Some(why)) = unused_after_reload(&arguments.name) {
+                screen.warning(text!(
+                    "the daemon (process {}) does not use {}: {}; {}",
+                    daemon.pid,
+                    plain(&arguments.name),
+                    plain(&why),
+                    remedy
+                ));
+            }
+        }
+        None => screen.warning(text!(
+            "the entry takes {} from Mainstay's environment, which a daemon that a host starts does not have; {}",
+            variables,
+            remedy
+        )),
+    }
 }
 
 pub(crate) fn remove(arguments: &RemoveArgs, common: &Common, screen: &Screen) -> Done {

@@ -59,4 +59,12 @@ impl Controlled for LiveControl {
     fn configuration(&self) -> Option<String> {
         self.0.get()?.configuration()
     }
+
+    fn configuration_missing(&self) -> bool {
+        self.0.get().is_some_and(Controlled::configuration_missing)
+    }
+
+    fn configuration_problem(&self) -> Option<String> {
+        self.0.get()?.configuration_problem()
+    }
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::admin::default_token_file;
 use crate::args::Common;
 use crate::connect::{launcher, program};
-use crate::control::not_applied;
+use crate::control::{no_configuration, not_applied};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::live::{live_start, say};
 use crate::load::{cache_directory, load, user_file};
@@ -297,6 +297,9 @@ fn shown(found: &DaemonStatus, screen: &Screen) -> Text {
         span(age),
         count(found.bridges.len(), "bridge")
     );
+    if found.config_missing {
+        shown.push(no_configuration(screen.out));
+    }
     if let Some(problem) = &found.config_problem {
         shown.push(not_applied(problem, screen.out));
     }

@@ -150,6 +150,7 @@ impl Control {
             gateway,
             events,
             shown_as,
+            remembered_as,
         } = group;
         let mut groups = self.0.groups();
         groups.last += 1;
@@ -159,6 +160,7 @@ impl Control {
             origin,
             gateway,
             shown_as,
+            remembered_as,
         });
         groups.by_number.insert(number, group.clone());
         drop(groups);
@@ -290,6 +292,7 @@ impl Hub {
             pid: std::process::id(),
             started_ms: unix_ms(self.started),
             configuration: self.controlled.configuration(),
+            configuration_missing: self.controlled.configuration_missing(),
             configuration_problem: self.controlled.configuration_problem(),
             connected: servers.iter().filter(is_connected).count(),
             servers: servers.len(),

@@ -44,9 +44,21 @@ pub trait Controlled: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    /// Keeps what a person wants of a server that a host brought, so that it outlives that server. The key is the one that its group
+    /// was [attached](crate::ServerGroup::remembered_as) with.
+    fn remember_of_host(&self, key: &str, desired: DesiredState) -> Controlling<'_, ()> {
+        let _ = (key, desired);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// The configuration file, to show a person.
     fn configuration(&self) -> Option<String> {
         None
+    }
+
+    /// Whether that file does not exist.
+    fn configuration_missing(&self) -> bool {
+        false
     }
 
     /// Why that file, as it was last read, is not applied.

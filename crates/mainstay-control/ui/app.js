@@ -65,8 +65,11 @@ function drawFrame() {
   link.className = `link ${store.link}`;
   const banner = document.getElementById("banner");
   setText(link, { live: "live", away: "away", refused: "not logged in", connecting: "connecting…" }[store.link]);
-  banner.hidden = store.link === "live" || store.link === "connecting";
-  if (!banner.hidden) {
+  const problem = store.link === "live" ? store.program?.configuration_problem : null;
+  banner.hidden = !problem && (store.link === "live" || store.link === "connecting");
+  if (problem) {
+    setText(banner, `The configuration file is not applied; what was in force before stays in force. ${plain(problem, 600)}`);
+  } else if (!banner.hidden) {
     setText(banner, store.link === "refused"
       ? "This page is not logged in. Run `mainstay ui` to open it with a fresh login."
       : "Mainstay does not answer. What is shown here is the last that was known; the page comes back by itself.");

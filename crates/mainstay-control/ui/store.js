@@ -185,6 +185,8 @@ export class Store extends EventTarget {
       server.next_retry_ms = event.next_retry_ms;
       if (event.failure) server.last_failure = event.failure;
     }
+    if (this.program && event.type === "reloaded") this.program.configuration_problem = null;
+    if (this.program && event.type === "reload_refused") this.program.configuration_problem = event.title;
     if (event.type === "removed") {
       this.servers.delete(event.server);
       this.#transitions.delete(event.server);

@@ -115,6 +115,13 @@ fn words(error: &CallError) -> String {
                 ran(outcome)
             )
         }
+        CallErrorKind::Disabled => format!(
+            "Server {server} was disabled while the call was pending. {} A person must enable the server.",
+            match outcome {
+                Outcome::NotSent | Outcome::Refused => "The call did not run.",
+                _may_have_run => "The call may have run: check its effects.",
+            }
+        ),
         CallErrorKind::NotCarried { reason } => format!(
             "The call could not be carried to server {server} ({reason}). {}",
             ran(outcome)

@@ -49,6 +49,9 @@ pub struct Partners {
     /// token lives in seconds. `None` if an older `cargo xtask partners` installed the others.
     #[serde(default)]
     pub authorization_server: Option<Partner>,
+    /// A host, Gemini CLI. The test adds the command. `None` if an older `cargo xtask partners` installed the others.
+    #[serde(default)]
+    pub gemini_cli: Option<Partner>,
 }
 
 /// What the real clients are run with.
@@ -194,6 +197,7 @@ impl Partners {
             old_sdks: _,
             clients: _,
             authorization_server: _,
+            gemini_cli: _,
         } = self;
         [
             ("everything", everything),

@@ -86,6 +86,11 @@ impl InFlightRequests {
         self.requests.is_empty()
     }
 
+    /// Whether there is a request with another method.
+    pub(super) fn has_other_than(&self, method: &str) -> bool {
+        self.requests.values().any(|request| request.method != method)
+    }
+
     /// All requests in the order in which they were sent.
     pub(super) fn in_order(&self) -> Vec<(&str, &InFlightRequest)> {
         let mut all: Vec<_> = self

@@ -3,7 +3,7 @@
 //! Two threads: one reads the host and writes to the daemon, one reads the daemon and writes to the host. So a side that does not read
 //! stops the messages to it and no others. The second thread also finds the next daemon when the first is gone: it fails what may have
 //! run, tells the new daemon of the session, and sends what is to be sent again. Meanwhile the first thread waits, and with it the host's
-//! pipe.
+//! pipe. A third thread, which rests while the host waits for nothing, notices a daemon that is frozen.
 
 mod envelope;
 mod failure;
@@ -34,6 +34,16 @@ const LAST_ANSWERS_TIMEOUT: Duration = Duration::from_secs(4);
 /// longer.
 const RESUME_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a daemon may say nothing while the host waits for an answer, before the bridge asks whether it is alive.
+const SILENCE_LIMIT: Duration = Duration::from_secs(10);
+
+/// The thread that looks for a frozen daemon needs little.
+const WATCH_STACK_SIZE: usize = 256 * 1024;
+
+/// After how many questions without an answer the daemon counts as frozen. Each takes ten seconds; one alone may meet a daemon that
+/// ends in order behind a socket that a service manager holds.
+const UNANSWERED_PROBES: u32 = 2;
+
 const LOST: &str = "The Mainstay daemon ended, and is being started again.";
 
 /// Connects the host on the standard input and output to a server of the daemon, until the host closes its side. Fails if no daemon
@@ -63,6 +73,8 @@ struct Bridge {
     link: Mutex<Link>,
     /// Notified at every change of the link that another thread may wait for.
     changed: Condvar,
+    /// Wakes the thread that looks for a frozen daemon.
+    asked: Condvar,
 }
 
 /// The connection to the daemon, and the session that it carries.
@@ -81,6 +93,14 @@ struct Link {
     /// Why the search for a daemon failed, for the line that waited for it.
     failure: Option<String>,
     host_has_closed: bool,
+    /// How many threads wait for a change.
+    waiting: u32,
+    /// How many pieces of lines came from daemons.
+    received: u64,
+    /// The thread that looks for a frozen daemon rests until the host asks for something.
+    watch_rests: bool,
+    /// Why the connection was given up, if the daemon is frozen.
+    frozen: Option<String>,
 }
 
 /// Why no more lines of a daemon are read.
@@ -105,8 +125,13 @@ impl Bridge {
                 host_waits: false,
                 failure: None,
                 host_has_closed: false,
+                waiting: 0,
+                received: 0,
+                watch_rests: false,
+                frozen: None,
             }),
             changed: Condvar::new(),
+            asked: Condvar::new(),
         })
     }
 
@@ -117,6 +142,11 @@ impl Bridge {
         thread::Builder::new()
             .name("from-host".to_owned())
             .spawn(move || reading.read_host(input))?;
+        let watching = self.clone();
+        thread::Builder::new()
+            .name("watch".to_owned())
+            .stack_size(WATCH_STACK_SIZE)
+            .spawn(move || watching.watch_daemon())?;
         loop {
             let notice = match self.read_daemon(&mut lines) {
                 DaemonEnd::HostGone => return Ok(()),
@@ -225,12 +255,19 @@ impl Bridge {
                 return;
             };
             link.is_sending = true;
+            if link.watch_rests && link.session.awaits_answer() {
+                link.watch_rests = false;
+                self.asked.notify_all();
+            }
             drop(link);
             let replaced = answer.as_ref().and_then(Option::as_deref);
             let written = write_all(&mut &*stream, replaced.unwrap_or(line));
             link = self.link();
             link.is_sending = false;
-            self.changed.notify_all();
+            // A notification is a system call, also if no thread waits: this is on the way of every message.
+            if link.waiting > 0 {
+                self.changed.notify_all();
+            }
             // An answer belongs to the daemon that asked.
             if written.is_ok() || answer.is_some() {
                 return;
@@ -257,6 +294,45 @@ impl Bridge {
         let _ = write_all(&mut &*stream, bytes);
         self.link().is_sending = false;
         self.changed.notify_all();
+    }
+
+    /// Gives up the connection to a daemon that says nothing while the host waits for an answer, and does not answer a new connection
+    /// either: it is stopped, or hangs. The thread that reads finds the end of the connection.
+    fn watch_daemon(&self) {
+        let mut link = self.link();
+        loop {
+            while !link.session.awaits_answer() {
+                link.watch_rests = true;
+                link = self.asked.wait(link).unwrap_or_else(PoisonError::into_inner);
+            }
+            link.watch_rests = false;
+            let received = link.received;
+            let waited = self
+                .asked
+                .wait_timeout_while(link, SILENCE_LIMIT, |link| link.received == received);
+            (link, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            let Some(stream) = link.stream.clone() else {
+                // Another one is being found.
+                continue;
+            };
+            if link.received != received || !link.session.awaits_answer() {
+                continue;
+            }
+            drop(link);
+            let frozen = (0..UNANSWERED_PROBES).try_fold(None, |_, _| self.dialer.probe().err().map(Some));
+            link = self.link();
+            if let Some(Some(error)) = frozen
+                && link.received == received
+                && link.stream.as_ref().is_some_and(|now| Arc::ptr_eq(now, &stream))
+            {
+                link.frozen = Some(format!("The Mainstay daemon is frozen ({error})."));
+                let _ = stream.shutdown(Shutdown::Both);
+                // What is left to do is to find another one; that is not watched.
+                while link.stream.as_ref().is_some_and(|now| Arc::ptr_eq(now, &stream)) {
+                    link = self.wait(link);
+                }
+            }
+        }
     }
 
     /// Waits until there is a daemon that no other thread writes to, or the search for one has failed.
@@ -292,7 +368,11 @@ impl Bridge {
     fn pass_one(&self, lines: &mut BlockingLines<UnixStream>) -> io::Result<Passed> {
         match lines.next() {
             LinePiece::Line(line) => {
-                let passed = self.link().session.note_daemon_line(line);
+                let passed = {
+                    let mut link = self.link();
+                    link.received += 1;
+                    link.session.note_daemon_line(line)
+                };
                 match passed {
                     FromDaemon::Pass => self.write_host(line)?,
                     FromDaemon::PassAs(line) => self.write_host(&line)?,
@@ -300,7 +380,10 @@ impl Bridge {
                     FromDaemon::Ends(notice) => return Ok(Passed::EndNotice(notice)),
                 }
             }
-            LinePiece::Part { bytes, .. } => self.write_host(bytes)?,
+            LinePiece::Part { bytes, .. } => {
+                self.link().received += 1;
+                self.write_host(bytes)?;
+            }
             LinePiece::End => return Ok(Passed::End),
         }
         Ok(Passed::Message)
@@ -325,7 +408,9 @@ impl Bridge {
             return false;
         }
         let server = link.server.clone();
-        let messages = link.session.lost(notice, LOST, server.as_deref());
+        let why = link.frozen.take();
+        let why = why.as_deref().unwrap_or(LOST);
+        let messages = link.session.lost(notice, why, server.as_deref());
         drop(link);
         self.write_host(&messages.concat()).is_ok()
     }
@@ -450,8 +535,11 @@ impl Bridge {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, link: MutexGuard<'a, Link>) -> MutexGuard<'a, Link> {
-        self.changed.wait(link).unwrap_or_else(PoisonError::into_inner)
+    fn wait<'a>(&self, mut link: MutexGuard<'a, Link>) -> MutexGuard<'a, Link> {
+        link.waiting += 1;
+        let mut link = self.changed.wait(link).unwrap_or_else(PoisonError::into_inner);
+        link.waiting -= 1;
+        link
     }
 }
 

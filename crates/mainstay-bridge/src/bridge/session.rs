@@ -306,6 +306,11 @@ impl HostSession {
         !self.in_flight.is_empty()
     }
 
+    /// Whether the host waits for an answer. A listen is answered when it ends.
+    pub(super) fn awaits_answer(&self) -> bool {
+        self.in_flight.has_other_than("subscriptions/listen")
+    }
+
     /// Whether there is anything that a new daemon should have without being asked.
     pub(super) fn needs_daemon(&self) -> bool {
         self.has_requests() || !self.subscriptions.is_empty()

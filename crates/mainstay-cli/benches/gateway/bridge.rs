@@ -1,6 +1,10 @@
 //! A host whose server is behind `mainstay connect`, beside the same host and server behind `mainstay wrap`.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -29,6 +33,48 @@ const SETTLE_TIME: Duration = Duration::from_secs(12);
 /// What a bridge holds of the machine's memory.
 const RESIDENT_AIM: f64 = 4e6;
 
+/// What makes this program a relay.
+const RELAY_WORD: &str = "relay";
+
+/// Runs a relay, if these arguments ask for one: two threads pass bytes between the standard streams and a command on a socket. It
+/// knows no protocol, so it shows what one more process costs at least.
+pub(crate) fn relay(words: &[&str]) -> Option<Fallible> {
+    let [RELAY_WORD, program, arguments @ ..] = words else {
+        return None;
+    };
+    Some(run_relay(program, arguments))
+}
+
+fn run_relay(program: &str, arguments: &[&str]) -> Fallible {
+    let (near, far) = UnixStream::pair()?;
+    let output = OwnedFd::from(far.try_clone()?);
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(OwnedFd::from(far))
+        .stdout(output)
+        .spawn()?;
+    let (mut to, mut from) = (near.try_clone()?, near);
+    let mut input = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    let mut output = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
+    std::thread::spawn(move || {
+        let _ended = pass(&mut input, &mut to);
+        to.shutdown(Shutdown::Write)
+    });
+    pass(&mut from, &mut output)?;
+    child.wait()?;
+    Ok(())
+}
+
+fn pass(from: &mut impl Read, to: &mut impl Write) -> std::io::Result<()> {
+    let mut buffer = [0; 16 * 1024];
+    loop {
+        match from.read(&mut buffer)? {
+            0 => return Ok(()),
+            length => to.write_all(&buffer[..length])?,
+        }
+    }
+}
+
 pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
     let place = BenchPlace::new()?;
     let mut figures = Vec::new();
@@ -47,6 +93,15 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
         ));
         let row = format!("call through connect and the daemon, {name} stdio server (direct: through wrap)");
         figures.push(Figure::ratio(row, &pair, aim));
+        let mut relayed = BenchHost::relayed(&place, server)?;
+        let pair = runtime()?.block_on(RatioPair::measure(
+            effort.rounds(100),
+            50,
+            async || wrapped.call().expect("answered"),
+            async || relayed.call().expect("answered"),
+        ));
+        let row = format!("call through a bare relay and wrap, {name} stdio server (direct: through wrap)");
+        figures.push(Figure::ratio(row, &pair, None));
     }
     figures.extend(first_lists(effort, &place)?);
     let server = Echo::new(EchoKind::Bare, EchoTransport::Stdio, RESULT);
@@ -193,13 +248,32 @@ impl BenchHost {
         Self::open(place, &words)
     }
 
+    /// A host whose server is behind `wrap`, and that behind a relay.
+    fn relayed(place: &BenchPlace, server: Echo) -> Fallible<Self> {
+        let (this, arguments) = (this_program()?, server.arguments());
+        let wrap = place.command(&["wrap", "--", &this]);
+        let mut relay = Command::new(&this);
+        relay
+            .arg(RELAY_WORD)
+            .arg(wrap.get_program())
+            .args(wrap.get_args());
+        relay.args(arguments);
+        for (name, value) in wrap.get_envs() {
+            match value {
+                Some(value) => relay.env(name, value),
+                None => relay.env_remove(name),
+            };
+        }
+        Self::of(relay)
+    }
+
     /// The same with the program's own arguments.
     fn open(place: &BenchPlace, words: &[&str]) -> Fallible<Self> {
-        let mut child = place
-            .command(words)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
+        Self::of(place.command(words))
+    }
+
+    fn of(mut command: Command) -> Fallible<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let input = child.stdin.take().ok_or("stdin is piped")?;
         let output = BufReader::new(child.stdout.take().ok_or("stdout is piped")?);
         let mut host = Self {

@@ -73,6 +73,9 @@ fn main() -> Fallible {
     if words == [floods::WORD] {
         return floods::run();
     }
+    if let Some(relayed) = bridge::relay(&words) {
+        return relayed;
+    }
     if let Some(server) = bare_loop::from_arguments(&words) {
         return bare_loop::run(server?);
     }

@@ -31,10 +31,10 @@ pub(crate) use args::{
 pub(crate) use documents::{OutputName, schema_of};
 pub(crate) use events::run as events;
 pub(crate) use logs::run as logs;
-pub(crate) use orders::{disable, enable, reload, restart};
+pub(crate) use orders::{disable, enable, reload, restart, unused_after_reload};
 pub(crate) use say::{changes, names};
 pub(crate) use sessions::run as sessions;
-pub(crate) use show::not_applied;
+pub(crate) use show::{no_configuration, not_applied};
 pub(crate) use status::run as status;
 
 use crate::exit::{CommandFailure, Done, Exit};

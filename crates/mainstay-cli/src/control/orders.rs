@@ -6,7 +6,7 @@ use mainstay_control::{ControlClient, ControlError};
 use super::documents::ReloadDocument;
 use super::say::word;
 use super::{DisableArgs, EnableArgs, ReloadArgs, RestartArgs, failed, in_place, say, with_daemon};
-use crate::exit::{Done, Exit};
+use crate::exit::{CommandFailure, Done, Exit};
 use crate::output::{Screen, Text, plain, text};
 
 pub(crate) fn restart(arguments: &RestartArgs, screen: &Screen) -> Done {
@@ -70,4 +70,25 @@ pub(crate) fn reload(arguments: &ReloadArgs, screen: &Screen) -> Done {
         }
         Ok(Exit::Success)
     })
+}
+
+/// Has the daemon read its configuration again. Returns why it does not use this server then, and `None` if it does.
+pub(crate) fn unused_after_reload(server: &str) -> Result<Option<String>, CommandFailure> {
+    let mut why = None;
+    with_daemon(async |client| {
+        let (problems, otherwise) = match client.reload().await {
+            Ok(report) => (report.problems, "its entry has an error".to_owned()),
+            Err(ControlError::Problem(problem)) => (problem.problems, problem.title),
+            Err(error) => return Err(failed(error)),
+        };
+        let list = client.servers(false).await.map_err(failed)?;
+        if !list.servers.iter().any(|used| used.name == server) {
+            let own = problems
+                .iter()
+                .find(|problem| problem.server.as_deref() == Some(server));
+            why = Some(own.map_or(otherwise, |problem| problem.message.clone()));
+        }
+        Ok(Exit::Success)
+    })?;
+    Ok(why)
 }

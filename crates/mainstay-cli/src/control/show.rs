@@ -73,6 +73,14 @@ pub(crate) fn not_applied(problem: &str, paint: Paint) -> Text {
     said
 }
 
+/// Says that there is no configuration file, and how to get one.
+pub(crate) fn no_configuration(paint: Paint) -> Text {
+    text!(
+        "{}\n  add a server with `mainstay add NAME -- COMMAND`, or take over those of your hosts with `mainstay import`\n",
+        paint.ink(Ink::Yellow, "no configuration file exists")
+    )
+}
+
 impl StatusPage<'_> {
     pub(super) fn text(&self) -> Text {
         let mut text = self.heading();
@@ -112,6 +120,9 @@ impl StatusPage<'_> {
             said.push(text!(", {}", plain(file)));
         }
         let mut heading = text!("{}\n", self.paint.dim(said));
+        if program.configuration_missing {
+            heading.push(no_configuration(self.paint));
+        }
         if let Some(problem) = &program.configuration_problem {
             heading.push(not_applied(problem, self.paint));
         }

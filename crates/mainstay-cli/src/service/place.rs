@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 
 use crate::args::Common;
+use crate::load::set_path;
 
 /// What a service is started with.
 pub(super) struct ServicePlace {
@@ -26,9 +27,10 @@ impl ServicePlace {
             let mut candidates = env::split_paths(path).map(|directory| directory.join("mainstay"));
             candidates.find(|candidate| candidate.is_absolute() && is_same(candidate, &program))
         });
-        let config = match &common.config {
+        // The service has its own environment, so what names the configuration here is written down.
+        let config = match common.config.clone().or_else(|| set_path("MAINSTAY_CONFIG")) {
             Some(config) => {
-                let absolute = std::path::absolute(config).context("the working directory is not known")?;
+                let absolute = std::path::absolute(&config).context("the working directory is not known")?;
                 Some(written(&absolute, "the path of the configuration")?)
             }
             None => None,

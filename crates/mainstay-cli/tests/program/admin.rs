@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::time::{Duration, Instant};
 
 use mainstay_control::ControlClient;
 use mainstay_control::api::{
@@ -132,6 +133,42 @@ async fn servers_are_added_changed_and_removed_in_the_file_and_a_disabled_one_st
     let client = ControlClient::tcp(again.address, token.trim()).timeout(LONG);
     let two = client.server("two").await.expect("a status");
     assert_eq!((two.desired, two.starts), (DesiredState::Disabled, 0));
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_applied_is_said_until_it_is_mended_and_then_its_end_is_an_event() {
+    let sandbox = Sandbox::with(&json!({ "one": good() }));
+    let file = sandbox.path("home/.config/mainstay/mcp.json");
+    let sound = fs::read_to_string(&file).expect("readable");
+    let serving = Serving::start(&sandbox, &["--admin"]);
+    serving.hears("the control API is at");
+    let token_file = sandbox.path("home/.local/state/mainstay/control-token");
+    let token = fs::read_to_string(&token_file).expect("made in the default place");
+    let client = ControlClient::tcp(serving.address, token.trim()).timeout(LONG);
+    assert_eq!(
+        client.program().await.expect("a status").configuration_problem,
+        None
+    );
+    let mut events = client.events(None, 0).await.expect("a stream");
+    for (text, is_applied) in [("{ half", false), (sound.as_str(), true)] {
+        let written = Instant::now();
+        fs::write(&file, text).expect("written");
+        loop {
+            let next = timeout(LONG, events.next()).await.expect("it is noticed");
+            let EventMessage::Event(record) = next.expect("open").expect("readable") else {
+                continue;
+            };
+            match record.detail {
+                EventDetail::Reloaded { .. } if is_applied => break,
+                EventDetail::ReloadRefused { .. } if !is_applied => break,
+                _other => {}
+            }
+        }
+        let is_too_soon = !is_applied && written.elapsed() < Duration::from_secs(1);
+        assert!(!is_too_soon, "a file that is written in pieces is given a second");
+        let problem = client.program().await.expect("a status").configuration_problem;
+        assert_eq!(problem.is_none(), is_applied, "{problem:?}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -98,11 +99,17 @@ impl Host {
     /// The answer to a request. Other answers that come before it are kept, and whatever else is passed over.
     #[track_caller]
     pub(crate) fn answer(&mut self, id: u64) -> Value {
+        self.answer_within(id, LONG)
+    }
+
+    /// The same, where each message may take this long.
+    #[track_caller]
+    pub(crate) fn answer_within(&mut self, id: u64, limit: Duration) -> Value {
         loop {
             if let Some(answer) = self.answered(id) {
                 return answer;
             }
-            let line = self.lines.recv_timeout(LONG).expect("an answer in time");
+            let line = self.lines.recv_timeout(limit).expect("an answer in time");
             let message: Value = serde_json::from_str(&line).expect("nothing but messages on stdout");
             if let (Some(id), None) = (message["id"].as_u64(), message.get("method")) {
                 self.kept.insert(id, message);

@@ -4,9 +4,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use mainstay_partner::partners;
+use mainstay_testkit::FaultyServer;
 use serde_json::{Value, json};
 
-use crate::sandbox::{MAINSTAY, Sandbox, good};
+use crate::daemon::Shared;
+use crate::sandbox::{MAINSTAY, Sandbox, finish, good};
 
 const CURSOR: &str = "home/.cursor/mcp.json";
 const CODEX: &str = "home/.codex/config.toml";
@@ -106,6 +109,48 @@ fn a_rewriting_is_undone_to_the_byte_and_leaves_no_copy() {
         .run(&["import", "--restore", "--yes"])
         .exits(0)
         .says("no host's entry points at mainstay connect");
+}
+
+#[test]
+fn a_real_host_connects_to_its_server_before_and_after_its_file_is_rewritten() {
+    let Some(partners) = partners() else { return };
+    let Some(gemini) = partners.gemini_cli else {
+        eprintln!("skipped: no host is installed; run `cargo xtask partners`");
+        return;
+    };
+    let shared = Shared::new();
+    let sandbox = &shared.sandbox;
+    let file = "home/.gemini/settings.json";
+    let server = FaultyServer::new();
+    let (command, args) = (server.command(), server.args());
+    let entry = json!({ "command": command, "args": args });
+    let before = format!(
+        "{{\n  // mine\n  \"security\": {{ \"folderTrust\": {{ \"enabled\": false }} }},\n  \"mcpServers\": {{ \"scripted\": {entry} }}\n}}\n"
+    );
+    sandbox.write(file, &before);
+    let listed = || {
+        let mut host = sandbox.other(gemini.command.to_str().expect("a path in UTF-8"));
+        host.args(&gemini.args).args(["mcp", "list"]).envs(&gemini.env);
+        let ran = finish(host.spawn().expect("the host starts"));
+        let said = format!("{}{}", ran.exits(0).stdout, ran.stderr);
+        let line = said.lines().find(|line| line.contains("scripted: "));
+        line.unwrap_or_else(|| panic!("{said}")).to_owned()
+    };
+    let direct = listed();
+    assert!(direct.contains(&format!("scripted: {command}")), "{direct}");
+    assert!(direct.contains("Connected"), "{direct}");
+    sandbox
+        .run(&["import", "--rewrite", "--from", "gemini", "--yes"])
+        .exits(0);
+    let bridged = listed();
+    assert!(
+        bridged.contains(&format!("scripted: {MAINSTAY} connect -- {command}")),
+        "{bridged}"
+    );
+    assert!(bridged.contains("Connected"), "{bridged}");
+    assert!(shared.status().is_some(), "its bridge started the daemon");
+    sandbox.run(&["import", "--restore", "--yes"]).exits(0);
+    assert_eq!(read(sandbox, file), before);
 }
 
 #[test]

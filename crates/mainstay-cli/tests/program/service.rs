@@ -46,6 +46,29 @@ fn a_dry_run_prints_the_units_and_writes_nothing() {
 }
 
 #[test]
+fn the_configuration_that_the_environment_names_is_written_into_the_unit() {
+    let sandbox = Sandbox::new();
+    let install = |arguments: &[&str]| {
+        let words = [
+            &["service", "--manager", "systemd", "install", "--dry-run"],
+            arguments,
+        ]
+        .concat();
+        let mut command = sandbox.command(&words);
+        command.env("MAINSTAY_CONFIG", "of-environment.json");
+        finish(command.spawn().unwrap())
+    };
+    let named = |file: &str| {
+        let path = sandbox.path("work").join(file);
+        format!("daemon run --socket-on-stdin --config {}\n", path.display())
+    };
+    install(&[]).exits(0).prints(&named("of-environment.json"));
+    install(&["--config", "of-flag.json"])
+        .exits(0)
+        .prints(&named("of-flag.json"));
+}
+
+#[test]
 fn without_a_manager_the_units_are_written_and_the_commands_are_said() {
     let sandbox = Sandbox::new();
     service(&sandbox, &["status"]).exits(1).prints("not installed");

@@ -20,6 +20,9 @@ pub struct ProgramStatus {
     pub started_ms: u64,
     /// The configuration file, where there is one.
     pub configuration: Option<String>,
+    /// Whether that file does not exist. It is applied as soon as it does.
+    #[serde(default)]
+    pub configuration_missing: bool,
     /// Why that file, as it was last read, is not applied. What was in force before it stays in force.
     pub configuration_problem: Option<String>,
     /// How many servers there are.

@@ -78,11 +78,14 @@ impl Hub {
             PersonCommand::Enable => Some(DesiredState::Enabled),
             PersonCommand::Disable => Some(DesiredState::Disabled),
         };
-        // Only the configuration outlives this run of the program.
-        if let Some(desired) = desired
-            && named.group.origin == ServerOrigin::Configured
-        {
-            self.controlled.remember(&named.name, desired).await?;
+        match (desired, named.group.origin, &named.group.remembered_as) {
+            (Some(desired), ServerOrigin::Configured, _) => {
+                self.controlled.remember(&named.name, desired).await?;
+            }
+            (Some(desired), ServerOrigin::AdHoc, Some(key)) => {
+                self.controlled.remember_of_host(key, desired).await?;
+            }
+            (None, _, _) | (Some(_), ServerOrigin::AdHoc, None) | (Some(_), ServerOrigin::Unknown, _) => {}
         }
         let taken = match command {
             PersonCommand::Restart => named.server.restart().await,

@@ -13,6 +13,7 @@ pub struct ServerGroup {
     pub(super) gateway: Gateway,
     pub(super) events: FleetEvents,
     pub(super) shown_as: Option<Arc<str>>,
+    pub(super) remembered_as: Option<Arc<str>>,
 }
 
 impl ServerGroup {
@@ -32,7 +33,16 @@ impl ServerGroup {
             events: gateway.fleet().events(),
             gateway,
             shown_as,
+            remembered_as: None,
         }
+    }
+
+    /// Remembers under this key what a person wants of the server that a host asked for. Without this, it is forgotten when the group
+    /// is detached.
+    #[must_use]
+    pub fn remembered_as(mut self, key: impl Into<Arc<str>>) -> Self {
+        self.remembered_as = Some(key.into());
+        self
     }
 
     /// Records these events of its fleet, which [`FleetBuilder::events`](mainstay::FleetBuilder::events) returned before the
@@ -50,6 +60,7 @@ pub(crate) struct AttachedGroup {
     pub(crate) origin: ServerOrigin,
     pub(crate) gateway: Gateway,
     pub(crate) shown_as: Option<Arc<str>>,
+    pub(super) remembered_as: Option<Arc<str>>,
 }
 
 /// A server and the name under which the API shows it.

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::pool::{Membership, PoolKey, of_command, of_url};
 use super::stream::{BridgeInput, PeekedStream};
 use super::{Daemon, lock, seconds};
+use crate::live;
 use mainstay_bridge::hello::{
     Ask, BridgeStatus, ConnectRequest, EndReason, Goodbye, Hello, HelloRefusal, HelloReply, PROTOCOL,
     ProtocolNumber, ServerRequestKind, Share, VERSION, line,
@@ -147,10 +148,12 @@ impl Daemon {
         if let Some(introduction) = input.introduction() {
             fleet = introduced_as(fleet, introduction.clone());
         }
+        let config = self.live.host_switches().applied_to(config);
+        let switch_key = live::key(&config);
         let scope = Scope::Server(config.name().into());
         let name = config.name().to_owned();
         let gateway = Gateway::builder(fleet).for_one_client().start([config]);
-        let listed = self.listing.add(&name, &gateway);
+        let listed = self.listing.add(&name, &switch_key, &gateway);
         let end = self.serve_on(&gateway, scope, input, output).await;
         gateway.close(self.settings.stop_within).await;
         drop(listed);

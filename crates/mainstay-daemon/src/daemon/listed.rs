@@ -36,10 +36,11 @@ impl ServerListing {
         })
     }
 
-    /// Lists the one server of this gateway, under its name or under one with a number behind it.
-    pub(super) fn add(self: &Arc<Self>, name: &str, gateway: &Gateway) -> ListedServer {
+    /// Lists the one server of this gateway, under its name or under one with a number behind it. What a person enables and disables is
+    /// remembered under the key.
+    pub(super) fn add(self: &Arc<Self>, name: &str, key: &str, gateway: &Gateway) -> ListedServer {
         let name = self.reserve(name);
-        let group = ServerGroup::ad_hoc(name.clone(), gateway.clone());
+        let group = ServerGroup::ad_hoc(name.clone(), gateway.clone()).remembered_as(key);
         ListedServer {
             listing: self.clone(),
             attached: Some(self.control.attach(group)),

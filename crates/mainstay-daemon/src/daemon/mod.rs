@@ -232,7 +232,13 @@ impl Daemon {
         let control = control.controlled(Arc::new(live.clone())).build();
         journal.bind(&control);
         let listing = ServerListing::new(control.clone(), configured.clone());
-        let pool = ServerPool::new(fleets.clone(), linger, users.clone(), listing.clone());
+        let pool = ServerPool::new(
+            fleets.clone(),
+            linger,
+            users.clone(),
+            listing.clone(),
+            live.host_switches().clone(),
+        );
         let page = page_token.map(|token| PagePlace::new(token, directory));
         Arc::new_cyclic(|daemon| Self {
             settings: RunSettings {
@@ -295,6 +301,7 @@ impl Daemon {
             version: VERSION.to_owned(),
             since: seconds(self.since),
             config: self.live.file().map(|path| path.display().to_string()),
+            config_missing: self.live.is_missing(),
             config_problem: self.live.problem().map(|problem| problem.to_string()),
             bridges,
             servers,

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 
 use super::listed::{ListedServer, ServerListing};
 use super::users::{DaemonUse, Users};
+use crate::live::{self, HostSwitches};
 use mainstay_bridge::hello::{CommandServer, HelloRefusal, Share, SharedServerStatus, UrlServer};
 
 /// How long a server may take to stop when no bridge wants it: longer than the stop ladder.
@@ -108,6 +109,7 @@ pub(super) struct ServerPool {
     linger: Duration,
     users: Users,
     listing: Arc<ServerListing>,
+    switches: Arc<HostSwitches>,
 }
 
 enum PoolSlot {
@@ -141,6 +143,7 @@ impl ServerPool {
         linger: Duration,
         users: Users,
         listing: Arc<ServerListing>,
+        switches: Arc<HostSwitches>,
     ) -> Arc<Self> {
         Arc::new(Self {
             slots: Mutex::default(),
@@ -148,6 +151,7 @@ impl ServerPool {
             linger,
             users,
             listing,
+            switches,
         })
     }
 
@@ -186,10 +190,12 @@ impl ServerPool {
                     if slots.contains_key(&key) {
                         continue;
                     }
+                    let config = self.switches.applied_to(config);
                     let name: Arc<str> = config.name().into();
+                    let switch_key = live::key(&config);
                     let gateway = Gateway::start(self.fleets.clone(), [config]);
                     let open = OpenSlot {
-                        listed: self.listing.add(&name, &gateway),
+                        listed: self.listing.add(&name, &switch_key, &gateway),
                         gateway,
                         name,
                         share,

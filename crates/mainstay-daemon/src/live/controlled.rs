@@ -128,12 +128,30 @@ impl Controlled for LiveConfiguration {
         })
     }
 
+    fn remember_of_host(&self, key: &str, desired: DesiredState) -> Controlling<'_, ()> {
+        let key = key.to_owned();
+        Box::pin(async move {
+            let enabled = desired == DesiredState::Enabled;
+            if let Err(why) = self.host_switches().set(&key, enabled).await {
+                tracing::warn!(
+                    why,
+                    "what a person wants of a server of a host will not survive a restart"
+                );
+            }
+            Ok(())
+        })
+    }
+
     fn configuration(&self) -> Option<String> {
         self.file().map(|file| file.display().to_string())
     }
 
     fn configuration_problem(&self) -> Option<String> {
         self.problem().map(|problem| problem.to_string())
+    }
+
+    fn configuration_missing(&self) -> bool {
+        self.is_missing()
     }
 }
 

@@ -6,9 +6,10 @@
 //!
 //! `links` finds the directories in which a path can change its meaning, `watch` watches those, and `reading` reads the file
 //! on a thread that may block. `switches` keeps what a person enabled and disabled at run time; it counts more than the file
-//! until the file says the same.
+//! until the file says the same. `host_switches` does that for the servers that hosts bring.
 
 mod controlled;
+mod host_switches;
 mod links;
 mod reading;
 mod reload;
@@ -18,6 +19,7 @@ mod task;
 mod watch;
 
 pub use controlled::ReloadJournal;
+pub(crate) use host_switches::{HostSwitches, key};
 pub use reload::{ReloadError, Reloaded};
 pub use start::{LiveConfiguration, LiveEvent, LiveReport, LiveStart, ReloadTrigger};
 pub use switches::{SwitchError, Switched, SwitchesError, state_directory};

@@ -10,6 +10,7 @@ use mainstay_gateway::Gateway;
 use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::host_switches::HostSwitches;
 use super::reload::{InForce, ReloadError, Reloaded};
 use super::switches::{SwitchError, Switched, Switches, SwitchesError};
 use super::task::{LiveRequest, LiveTask};
@@ -56,12 +57,15 @@ pub struct LiveStart {
     pub(super) in_force: InForce,
     pub(super) switches: Switches,
     ignored: Option<SwitchesError>,
+    host_switches: HostSwitches,
     health: FileHealth,
 }
 
 /// What is known of the file beside what is in force.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FileHealth {
+    /// The file never existed since the program started. Other servers may stand in for it.
+    pub(super) is_missing: bool,
     /// Nothing is in force: the file could not be used yet.
     pub(super) is_unusable: bool,
     /// Why the file, as it was last read, is not applied.
@@ -85,13 +89,15 @@ impl LiveStart {
         };
         let file = absolute(file);
         let (switches, ignored) = Switches::load(state, &file);
+        let (host_switches, host_ignored) = HostSwitches::load(state);
         Self {
             file: Some(file),
             was_read: true,
             is_dormant: false,
             in_force,
             switches,
-            ignored,
+            ignored: ignored.or(host_ignored),
+            host_switches,
             health: FileHealth::default(),
         }
     }
@@ -101,6 +107,7 @@ impl LiveStart {
     pub fn unusable(file: Option<&Path>, why: &str, state: Option<&Path>) -> Self {
         Self {
             health: FileHealth {
+                is_missing: false,
                 is_unusable: true,
                 problem: Some(why.into()),
             },
@@ -116,6 +123,7 @@ impl LiveStart {
             Some(file) => Switches::load(state, file),
             None => (Switches::default(), None),
         };
+        let (host_switches, host_ignored) = HostSwitches::load(state);
         Self {
             file,
             was_read: false,
@@ -125,8 +133,12 @@ impl LiveStart {
                 ..InForce::default()
             },
             switches,
-            ignored,
-            health: FileHealth::default(),
+            ignored: ignored.or(host_ignored),
+            host_switches,
+            health: FileHealth {
+                is_missing: true,
+                ..FileHealth::default()
+            },
         }
     }
 
@@ -164,7 +176,7 @@ impl LiveStart {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn follow(
-        self,
+        mut self,
         gateway: Gateway,
         hangup: Option<Signal>,
         report: impl Fn(LiveEvent<'_>) + Send + Sync + 'static,
@@ -172,11 +184,13 @@ impl LiveStart {
         let (requests, inbox) = mpsc::channel(MAX_REQUESTS);
         let (health, watched) = watch::channel(self.health.clone());
         let file = self.file.as_deref().map(Arc::from);
+        let host_switches = Arc::new(std::mem::take(&mut self.host_switches));
         let task = LiveTask::new(self, gateway, health, Box::new(report));
         tokio::spawn(task.run(inbox, hangup));
         LiveConfiguration {
             file,
             requests,
+            host_switches,
             health: watched,
         }
     }
@@ -187,6 +201,7 @@ impl LiveStart {
 pub struct LiveConfiguration {
     file: Option<Arc<Path>>,
     requests: mpsc::Sender<LiveRequest>,
+    host_switches: Arc<HostSwitches>,
     health: watch::Receiver<FileHealth>,
 }
 
@@ -194,6 +209,16 @@ impl LiveConfiguration {
     /// The file, if there is one.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
+    }
+
+    /// Whether the file does not exist, and never did since the program started.
+    pub fn is_missing(&self) -> bool {
+        self.health.borrow().is_missing
+    }
+
+    /// What a person disabled of the servers that hosts bring.
+    pub(crate) fn host_switches(&self) -> &Arc<HostSwitches> {
+        &self.host_switches
     }
 
     /// Why the file, as it was last read, is not applied; `None` if it is.

@@ -103,9 +103,10 @@ pub(super) struct Switches {
     wanted: BTreeMap<String, bool>,
 }
 
+/// Where switches are kept.
 #[derive(Clone, Debug)]
-struct StateFile {
-    path: PathBuf,
+pub(super) struct StateFile {
+    pub(super) path: PathBuf,
     /// The configuration file, as it was named: a link may lead elsewhere tomorrow.
     configuration: String,
 }
@@ -188,8 +189,8 @@ impl Switches {
 
 /// Switches on their way to the disk.
 pub(super) struct SwitchesToSave {
-    file: StateFile,
-    wanted: BTreeMap<String, bool>,
+    pub(super) file: StateFile,
+    pub(super) wanted: BTreeMap<String, bool>,
 }
 
 impl SwitchesToSave {
@@ -229,7 +230,15 @@ impl StateFile {
         }
     }
 
-    fn read(&self) -> Result<BTreeMap<String, bool>, SwitchesError> {
+    /// The file for the servers that hosts bring.
+    pub(super) fn of_hosts(directory: &Path) -> Self {
+        Self {
+            path: directory.join("switches-of-hosts.json"),
+            configuration: "servers that hosts bring".to_owned(),
+        }
+    }
+
+    pub(super) fn read(&self) -> Result<BTreeMap<String, bool>, SwitchesError> {
         let path = || self.path.clone();
         let mut bytes = Vec::new();
         let read = OpenOptions::new()

@@ -138,7 +138,13 @@ impl LiveTask {
     async fn file_changed(&mut self, is_first_look: bool) {
         self.second_look = None;
         match self.read().await {
-            Ok(configuration) if self.was_read && self.in_force.is(&configuration) => self.accept(),
+            Ok(configuration)
+                if self.was_read && self.in_force.is(&configuration) && self.refused_for.is_none() =>
+            {
+                self.accept();
+            }
+            // One that was refused before and is mended is applied, even if it changes nothing: so those who saw the refusal see its
+            // end.
             Ok(configuration) => {
                 let reloaded = self.apply(configuration).await;
                 if !self.is_dormant {

@@ -6,6 +6,7 @@
 
 mod input;
 mod output;
+mod oversized;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +32,7 @@ use crate::router::Router;
 use crate::scope::Scope;
 use crate::sessions::DoorKind;
 pub use input::ClientInput;
-use input::{LineReader, ReadLine};
+use input::{LineReader, ReadLine, SkippedLine};
 use output::{QueuedMessage, StdioOutbox, write_queued};
 
 /// How long running requests may take to finish after the client has closed its side. It is shorter than hosts wait before
@@ -134,10 +135,7 @@ impl StdioSession {
                 Some(_) = listening.join_next() => {}
                 Some((place, read)) = self.read(&mut lines) => match read {
                     ReadLine::Line(line) => self.take(place, &line, answering, listening).await,
-                    ReadLine::TooLong(length) => {
-                        let what = format!("the message has {length} bytes, which is too long");
-                        self.refuse(place, RpcError::new(RpcError::INVALID_REQUEST, what));
-                    }
+                    ReadLine::TooLong(skipped) => self.refuse_long(place, &skipped),
                     ReadLine::End => return,
                 },
                 // A client that has closed its output reads no answer.
@@ -211,6 +209,18 @@ impl StdioSession {
         log_refused_line(error.message());
         let no_id = self.client.version().map_or(NoId::Absent, NoId::in_version);
         place.send(OutgoingMessage::from(no_id.refusal(error)).into());
+    }
+
+    /// Refuses a line that is too long, under the id of its request where that can be told.
+    fn refuse_long(&self, place: Permit<'_, QueuedMessage>, skipped: &SkippedLine) {
+        let (length, limit) = (skipped.length, Limits::DEFAULT_MESSAGE);
+        let what = format!("the message has {length} bytes, which is too long: the limit is {limit}");
+        let error = RpcError::new(RpcError::INVALID_REQUEST, what);
+        let Some(id) = skipped.request_id() else {
+            return self.refuse(place, error);
+        };
+        log_refused_line(error.message());
+        place.send(OutgoingMessage::from(message::response(&id, &Err(error))).into());
     }
 
     /// Refuses a message that does not fit into the client's budget.

@@ -244,6 +244,17 @@ fn the_failure_of_a_call_says_whether_it_may_have_run() {
             "answered",
         ),
         (
+            failed(Outcome::Unknown, CallErrorKind::Disabled),
+            "Server files was disabled while the call was pending. The call may have run: check its effects. A person must \
+             enable the server.",
+            "unknown",
+        ),
+        (
+            failed(Outcome::NotSent, CallErrorKind::Disabled),
+            "Server files was disabled while the call was pending. The call did not run. A person must enable the server.",
+            "not_sent",
+        ),
+        (
             failed(Outcome::NotSent, CallErrorKind::KeeperFailed),
             "Server files is being restarted. The call did not run. Call it again in a moment.",
             "not_sent",

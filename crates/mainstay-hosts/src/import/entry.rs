@@ -118,7 +118,10 @@ fn environment(
         keys.push(("env".to_owned(), ConfigValue::Table(variables)));
     }
     if let Some(file) = of_file {
-        keys.push(("env_file".to_owned(), ConfigValue::Text(absolute(file, folder))));
+        keys.push((
+            "env_file".to_owned(),
+            ConfigValue::Text(absolute(&in_project(file, folder), folder)),
+        ));
     }
 }
 
@@ -143,6 +146,18 @@ fn with_absolute_files(written: &str, folder: &Path) -> String {
         text += &format!("${{file:{}}}{rest}", absolute(path, folder));
     }
     text
+}
+
+/// A path with the variables of editors resolved: they mean nothing in Mainstay's file, which lies outside of the project.
+fn in_project(path: &str, project: &Path) -> String {
+    let name = project.file_name().unwrap_or_default().to_string_lossy();
+    let project = project.to_string_lossy();
+    path.replace("${workspaceFolderBasename}", &name)
+        .replace("${workspaceFolder}", &project)
+        .replace("${workspaceRoot}", &project)
+        .replace("${userHome}", "~")
+        .replace("${pathSeparator}", "/")
+        .replace("${/}", "/")
 }
 
 fn absolute(path: &str, folder: &Path) -> String {

@@ -298,6 +298,59 @@ fn a_file_of_variables_and_the_text_of_a_file_are_named_and_not_copied() {
 }
 
 #[test]
+fn what_only_editors_expand_is_resolved_in_the_path_of_a_file_of_variables() {
+    let root = TempDir::new().unwrap();
+    let (home, work) = (root.path().join("home"), root.path().join("work"));
+    fs::create_dir_all(work.join(".vscode")).unwrap();
+    fs::write(work.join(".env"), "K=v\n").unwrap();
+    fs::write(work.join("work.env"), "K=v\n").unwrap();
+    let servers = r#"{"servers": {
+        "a": {"command": "a", "envFile": "${workspaceFolder}/.env"},
+        "b": {"command": "b", "envFile": "${workspaceFolderBasename}.env"}}}"#;
+    fs::write(work.join(".vscode/mcp.json"), servers).unwrap();
+    let mut text = EditableText::new(Path::new("/mcp.json"), "{}");
+    let plan = ImportPlan::of(&files(root.path()), &text, &home).unwrap();
+    plan.apply(&mut text).unwrap();
+    let value = ConfigValue::of(&text.tree().unwrap().root);
+    let expected = serde_json::json!({"mcpServers": {
+        "a": {"command": "a", "env_file": work.join(".env"), "cwd": work},
+        "b": {"command": "b", "env_file": work.join("work.env"), "cwd": work},
+    }});
+    assert!(value.means(&expected.into()), "{}", text.whole());
+}
+
+#[test]
+fn a_merge_key_of_yaml_is_honoured_by_an_import_and_never_edited() {
+    let root = TempDir::new().unwrap();
+    let home = root.path().join("home");
+    fs::create_dir_all(home.join(".config/goose")).unwrap();
+    let extensions = "common: &common\n  type: stdio\n  cmd: run\n  enabled: true\nextensions:\n  a:\n    <<: *common\n    args: [one]\n";
+    fs::write(home.join(".config/goose/config.yaml"), extensions).unwrap();
+    let files = files(root.path());
+    let mut text = EditableText::new(Path::new("/mcp.json"), "{}");
+    let plan = ImportPlan::of(&files, &text, &home).unwrap();
+    plan.apply(&mut text).unwrap();
+    let tree = text.tree().unwrap();
+    let entry = tree.at(&["mcpServers", "a"]).and_then(|node| node.as_object());
+    assert_eq!(
+        entry.and_then(|entry| entry.text("command")),
+        Some("run"),
+        "{}",
+        text.whole()
+    );
+    let rewritten = files[0].rewritten(None);
+    assert_eq!(
+        rewritten.text, extensions,
+        "what other entries share stays as it is"
+    );
+    assert!(
+        rewritten.left[0].1.contains("cannot be changed"),
+        "{:?}",
+        rewritten.left
+    );
+}
+
+#[test]
 fn hostile_files_are_errors_or_have_no_servers_and_never_panic() {
     let root = TempDir::new().unwrap();
     let home = root.path().join("home");

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_lifecycle::{Generation, Recovery};
+use mainstay_lifecycle::{Desired, Generation, Recovery};
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
@@ -32,6 +32,14 @@ const RELIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The error of a modern server for a call without the headers that its tool wants. Such a call has not run.
 const HEADER_MISMATCH: i64 = -32020;
+
+/// Why a call lost its connection.
+enum LossCause {
+    /// It failed; `None` if the cause is not known, or the connection was closed on purpose.
+    Failure(Option<Arc<Failure>>),
+    /// The server was disabled.
+    Disabled,
+}
 
 impl Slot {
     /// Makes one call: a lease, an attempt, and a replay where that is safe.
@@ -122,18 +130,23 @@ impl Slot {
         )
     }
 
-    /// The failure that ended a connection. The keeper learns the exit status a moment after the calls fail. A connection
-    /// that was closed on purpose has no failure.
-    async fn failure_of(&self, generation: Generation, deadline: Instant) -> Option<Arc<Failure>> {
+    /// Why a connection ended. The keeper learns the exit status a moment after the calls fail.
+    async fn ended(&self, generation: Generation, deadline: Instant) -> LossCause {
         let until = deadline.min(Instant::now() + FAILURE_REPORT_TIMEOUT);
         let mut status = self.status.subscribe();
         let known = status.wait_for(|status| status.generation != Some(generation));
-        let status = timeout_at(until, known).await.ok()?.ok()?;
+        let Ok(Ok(status)) = timeout_at(until, known).await else {
+            return LossCause::Failure(None);
+        };
+        // A server that ends for good is disabled first.
+        if status.desired == Desired::Disabled && !status.removed {
+            return LossCause::Disabled;
+        }
         let ended = status
             .ended
             .as_ref()
             .filter(|ended| ended.generation == generation);
-        ended?.failure.clone()
+        LossCause::Failure(ended.and_then(|ended| ended.failure.clone()))
     }
 
     /// Has the keeper list the server again, and returns whether that was done in time.
@@ -223,17 +236,20 @@ impl CallAttempt<'_> {
             Err(error) => error,
         };
         slot.judge(connection, &error);
-        let failure = match &error {
-            RequestError::Lost { .. } => slot.failure_of(generation, self.deadline).await,
+        let ended = match &error {
+            RequestError::Lost { .. } => slot.ended(generation, self.deadline).await,
             RequestError::Rpc(_)
             | RequestError::BadAnswer(_)
             | RequestError::TimedOut { .. }
             | RequestError::Cancelled { .. }
-            | RequestError::Send(_) => None,
+            | RequestError::Send(_) => LossCause::Failure(None),
         };
         let is_broken_answer = matches!(recovery::http(&error), Some(HttpFailure::Broken { .. }));
-        let error = CallError::of(error, slot.name.clone(), generation, failure)
-            .with_noise(slot.noise.since(generation, began));
+        let error = match ended {
+            LossCause::Failure(failure) => CallError::of(error, slot.name.clone(), generation, failure),
+            LossCause::Disabled => CallError::of(error, slot.name.clone(), generation, None).of_disabled(),
+        };
+        let error = error.with_noise(slot.noise.since(generation, began));
         let failed = OperationError::of_call(&error);
         traced.failed(failed);
         self.measure(took, || Some(failed));

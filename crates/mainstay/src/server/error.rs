@@ -63,6 +63,9 @@ pub enum CallErrorKind {
         /// What went wrong with the server, where that is known already.
         failure: Option<Arc<Failure>>,
     },
+    /// The server was disabled while the call was pending. It is not started again by itself, so the call is not
+    /// replayed.
+    Disabled,
     /// The transport could not carry the call, but the connection lives on. The call is not replayed: the transport would
     /// fail again.
     NotCarried {
@@ -210,6 +213,7 @@ impl CallError {
             CallErrorKind::TimedOut { .. }
             | CallErrorKind::Cancelled
             | CallErrorKind::Lost { .. }
+            | CallErrorKind::Disabled
             | CallErrorKind::NotCarried { .. }
             | CallErrorKind::AuthRequired { .. }
             | CallErrorKind::Throttled { .. }
@@ -223,6 +227,14 @@ impl CallError {
             | CallErrorKind::TooManySubscriptions { .. }
             | CallErrorKind::BadArguments(_) => None,
         }
+    }
+
+    /// The same error of a call whose connection was cut because its server was disabled.
+    pub(super) fn of_disabled(mut self) -> Self {
+        if matches!(self.kind, CallErrorKind::Lost { .. }) {
+            self.kind = CallErrorKind::Disabled;
+        }
+        self
     }
 
     /// The same error, with what the server wrote to stdout while the call ran.
@@ -327,6 +339,10 @@ impl std::fmt::Display for CallError {
                     "the connection to server {server} was lost ({why}); the call {ran}"
                 )
             }
+            CallErrorKind::Disabled => write!(
+                f,
+                "server {server} was disabled while the call was pending; the call {ran}"
+            ),
             CallErrorKind::NotCarried { reason } => {
                 write!(
                     f,

@@ -77,7 +77,7 @@ fn every_error() -> Vec<CallError> {
             challenge: Box::default(),
         },
         CallErrorKind::Throttled { retry_after: None },
-        CallErrorKind::Cancelled,
+        CallErrorKind::Disabled,
     ];
     let with = |generation, outcome, kind| CallError::new(server.clone(), generation, outcome, kind);
     let mut errors: Vec<_> = not_sent.map(|kind| with(None, Outcome::NotSent, kind)).into();
@@ -104,6 +104,7 @@ fn surely_did_not_run(error: &CallError) -> bool {
         CallErrorKind::TimedOut { .. }
         | CallErrorKind::Cancelled
         | CallErrorKind::Lost { .. }
+        | CallErrorKind::Disabled
         | CallErrorKind::NotCarried { .. }
         | CallErrorKind::AuthRequired { .. }
         | CallErrorKind::Throttled { .. } => match error.outcome {

@@ -138,6 +138,7 @@ fn kind(error: &CallError) -> &'static str {
         CallErrorKind::TooManyWaiting { .. } => "too many waiting",
         CallErrorKind::TimedOut { .. } => "timed out",
         CallErrorKind::Lost { .. } => "lost",
+        CallErrorKind::Disabled => "disabled",
         CallErrorKind::NotCarried { .. } => "not carried",
         CallErrorKind::Rpc(_) => "answered with an error",
         CallErrorKind::BadAnswer(_) => "bad answer",

@@ -56,6 +56,49 @@ fn a_server_that_no_host_wants_ends_and_the_daemon_stays() {
 }
 
 #[test]
+fn a_host_that_comes_before_the_linger_time_is_over_keeps_the_server() {
+    let shared = Shared::new();
+    let ledger = Ledger::temporary();
+    shared
+        .sandbox
+        .run(&["daemon", "start", "--linger", "2s"])
+        .exits(0);
+    let mut host = shared.host(&[], &noting(&ledger));
+    let first = server_pid(&mut host);
+    host.leave().exits(0);
+    let mut host = shared.host(&[], &noting(&ledger));
+    assert_eq!(server_pid(&mut host), first);
+    // Until the linger time that began with the first host is over.
+    host.call("sleep_ms", &json!({ "ms": 2500 }));
+    assert_eq!(server_pid(&mut host), first);
+    assert_eq!(ledger.pids().len(), 1);
+}
+
+#[test]
+fn a_call_that_outlasts_the_drain_time_fails_with_its_outcome_and_is_not_repeated() {
+    let shared = Shared::new();
+    let ledger = Ledger::temporary();
+    shared
+        .sandbox
+        .run(&["daemon", "start", "--drain", "10ms"])
+        .exits(0);
+    let mut host = shared.host(&[], &noting(&ledger));
+    server_pid(&mut host);
+    let call = host.begin_call("sleep_ms", &json!({ "ms": 3000 }));
+    wait_until("the call runs", || {
+        let status = shared.sandbox.run(&["status", "--json"]).json();
+        status["servers"][0]["calls"]["in_flight"] == 1
+    });
+    shared.sandbox.run(&["daemon", "restart"]).exits(0);
+    let answer = host.answer(call);
+    assert_eq!(
+        answer["result"]["_meta"]["mainstay"]["outcome"], "unknown",
+        "{answer}"
+    );
+    server_pid(&mut host);
+}
+
+#[test]
 fn a_stopped_daemon_comes_back_when_its_host_asks_and_not_before() {
     let shared = Shared::new();
     let ledger = Ledger::temporary();
@@ -123,6 +166,36 @@ fn a_restart_replaces_a_daemon_that_is_frozen_and_its_host_goes_on() {
     shared.sandbox.run(&["daemon", "restart"]).exits(0);
     assert_ne!(shared.daemon_pid(), frozen);
     assert_ne!(server_pid(&mut host), first);
+    host.leave().exits(0);
+}
+
+#[test]
+fn a_call_to_a_frozen_daemon_fails_before_its_host_gives_it_up_and_the_session_goes_on_when_it_thaws() {
+    let shared = Shared::new();
+    let ledger = Ledger::temporary();
+    let mut host = shared.host(&[], &noting(&ledger));
+    let first = server_pid(&mut host);
+    // It waits for longer than a frozen daemon is given, and the daemon that answers keeps it.
+    host.call("sleep_ms", &json!({ "ms": 11_000 }));
+    assert_eq!(server_pid(&mut host), first);
+    let daemon = Pid::from_raw(shared.daemon_pid()).unwrap();
+    kill_process(daemon, Signal::STOP).unwrap();
+    let call = host.begin_call("pid", &json!({}));
+    let answer = host.answer_within(call, Duration::from_secs(60));
+    let said = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(said.contains("daemon is frozen"), "{said}");
+    assert!(said.contains("mainstay daemon restart"), "{said}");
+    assert_eq!(answer["result"]["_meta"]["mainstay"]["outcome"], "unknown");
+    let answer = host.ask("tools/list", &json!({}));
+    let said = answer["error"]["message"].as_str().unwrap();
+    assert!(said.contains("does not answer"), "{said}");
+    assert_eq!(answer["error"]["data"]["mainstay"]["outcome"], "not_sent");
+    kill_process(daemon, Signal::CONT).unwrap();
+    assert_eq!(
+        server_pid(&mut host),
+        first,
+        "the same daemon has the same server"
+    );
     host.leave().exits(0);
 }
 

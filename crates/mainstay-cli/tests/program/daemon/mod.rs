@@ -1,6 +1,7 @@
 //! Hosts that share servers through the daemon.
 
 mod chaos;
+mod disabling;
 mod ending;
 mod killing;
 mod outcomes;

@@ -1,6 +1,6 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
@@ -193,6 +193,54 @@ fn garbage_on_the_socket_disturbs_no_host() {
 }
 
 #[test]
+fn a_daemon_of_another_protocol_is_named_with_the_remedy() {
+    for reply in [
+        "{\"mainstay\":2,\"version\":\"9.9.9\",\"server\":\"x\"}\n",
+        "{\"mainstay\":2,\"version\":9}\n",
+        "HTTP/1.1 400 Bad Request\r\n",
+    ] {
+        let shared = Shared::new();
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(shared.sandbox.path("run"))
+            .unwrap();
+        let listener = UnixListener::bind(shared.sandbox.path("run/daemon.sock")).unwrap();
+        let answering = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut first = [0; 64];
+            assert!(stream.read(&mut first).unwrap() > 0);
+            stream.write_all(reply.as_bytes()).unwrap();
+        });
+        demo(&shared).exits(1).says("mainstay daemon restart");
+        answering.join().unwrap();
+    }
+}
+
+#[test]
+fn a_bridge_that_names_another_configuration_than_the_daemon_has_is_refused() {
+    let shared = Shared::new();
+    shared
+        .sandbox
+        .configure(&json!({ "one": crate::sandbox::good() }));
+    shared.sandbox.run(&["daemon", "start"]).exits(0);
+    let other = json!({ "mcpServers": { "one": crate::sandbox::good() } }).to_string();
+    let other = shared.sandbox.write("other.json", &other).display().to_string();
+    for words in [&["connect", "one"][..], &["connect"]] {
+        shared
+            .sandbox
+            .run(&[&["--config", other.as_str()], words].concat())
+            .exits(1)
+            .says(&format!("this bridge is to use {other}"))
+            .says("MAINSTAY_RUNTIME");
+    }
+    let mut one = crate::host::Host::start(&shared.sandbox, &["connect", "one"]);
+    assert!(
+        one.tools().contains(&"echo".to_owned()),
+        "the daemon's own is served"
+    );
+}
+
+#[test]
 fn a_configured_server_and_all_of_them_as_one_are_served() {
     let shared = Shared::new();
     shared
@@ -220,6 +268,65 @@ fn a_configured_server_and_all_of_them_as_one_are_served() {
         .exits(1)
         .says("the daemon uses")
         .says("daemon restart");
+}
+
+#[test]
+fn without_a_configuration_the_status_says_so_until_there_is_one() {
+    let shared = Shared::new();
+    shared.sandbox.run(&["daemon", "start"]).exits(0);
+    for command in [&["status"][..], &["daemon", "status"]] {
+        let ran = shared.sandbox.run(command);
+        ran.exits(0)
+            .prints("no configuration file exists")
+            .prints("mainstay add");
+    }
+    let missing =
+        || shared.sandbox.run(&["status", "--json"]).json()["program"]["configuration_missing"].clone();
+    assert_eq!(missing(), true);
+    shared
+        .sandbox
+        .configure(&json!({ "one": crate::sandbox::good() }));
+    wait_until("the daemon has read it", || missing() == false);
+    let ran = shared.sandbox.run(&["daemon", "status"]);
+    assert!(
+        !ran.exits(0).stdout.contains("no configuration"),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn a_server_is_added_with_a_warning_if_the_daemon_lacks_its_variable() {
+    let shared = Shared::new();
+    let add = |name: &str, variable: &str| {
+        let words = ["add", name, "--env", variable, "--", MAINSTAY, "demo-server"];
+        let mut command = shared.sandbox.command(&words);
+        command.env("OF_SHELL", "value");
+        crate::sandbox::finish(command.spawn().unwrap())
+    };
+    // No daemon runs, and one that a host starts would not have it.
+    let ran = add("one", "OF_SHELL");
+    ran.exits(0)
+        .says("added one")
+        .says("OF_SHELL from Mainstay's environment");
+    assert!(ran.stderr.contains("--env NAME=VALUE"), "{}", ran.stderr);
+    let ran = add("whole", "OF_SHELL=value");
+    assert!(!ran.exits(0).stderr.contains("warning"), "{}", ran.stderr);
+    shared.sandbox.run(&["daemon", "start"]).exits(0);
+    add("two", "OF_SHELL")
+        .exits(0)
+        .says("added two")
+        .says("does not use two: ")
+        .says("OF_SHELL")
+        .says("mainstay daemon run");
+    shared.sandbox.run(&["remove", "two"]).exits(0);
+    // The daemon has the default variables.
+    let ran = add("three", "HOME");
+    assert!(
+        !ran.exits(0).stderr.contains("does not use three"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]

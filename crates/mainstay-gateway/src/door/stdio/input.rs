@@ -7,10 +7,11 @@ use std::task::{Context, Poll};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use mainstay::Era;
 use mainstay::gateway::Introduction;
-use mainstay::gateway::message::{Message, Params};
+use mainstay::gateway::message::{Message, Params, RawJson};
 use mainstay::transport::{Limits, Turn};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
+use super::oversized::{self, END_LENGTH};
 use crate::introduction::ClientIntroduction;
 use crate::protocol::ClientMeta;
 
@@ -25,17 +26,42 @@ pub(super) struct LineReader<R> {
     buffer: BytesMut,
     /// How far `buffer` was searched for the end of a line.
     searched: usize,
-    /// Bytes of the line that is being skipped.
-    skipped: Option<usize>,
+    /// The line that is being skipped.
+    skipped: Option<SkippedLine>,
     /// A client that never stops writing must not keep the thread to itself.
     turn: Turn,
 }
 
 pub(super) enum ReadLine {
     Line(Bytes),
-    /// A line of so many bytes was skipped.
-    TooLong(usize),
+    /// A line was skipped.
+    TooLong(SkippedLine),
     End,
+}
+
+/// What is kept of a line that is too long.
+#[derive(Default)]
+pub(super) struct SkippedLine {
+    pub(super) length: usize,
+    head: Vec<u8>,
+    tail: Vec<u8>,
+}
+
+impl SkippedLine {
+    fn push(&mut self, bytes: &[u8]) {
+        self.length += bytes.len();
+        let room = END_LENGTH - self.head.len();
+        self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.tail
+            .extend_from_slice(&bytes[bytes.len().saturating_sub(END_LENGTH)..]);
+        let surplus = self.tail.len().saturating_sub(END_LENGTH);
+        self.tail.drain(..surplus);
+    }
+
+    /// The id of the request that it is, where that can be told.
+    pub(super) fn request_id(&self) -> Option<RawJson> {
+        oversized::request_id(&self.head, &self.tail)
+    }
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
@@ -80,8 +106,9 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             };
             let line = self.buffer.split_to(self.searched + at + 1);
             self.searched = 0;
-            if let Some(skipped) = self.skipped.take() {
-                return Some(ReadLine::TooLong(skipped + line.len()));
+            if let Some(mut skipped) = self.skipped.take() {
+                skipped.push(&line);
+                return Some(ReadLine::TooLong(skipped));
             }
             if !line.trim_ascii().is_empty() {
                 return Some(ReadLine::Line(line.freeze()));
@@ -91,7 +118,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 
     fn skip_if_too_long(&mut self) {
         if self.skipped.is_some() || self.buffer.len() > self.limit {
-            *self.skipped.get_or_insert(0) += self.buffer.len();
+            self.skipped.get_or_insert_default().push(&self.buffer);
             self.buffer.clear();
             self.searched = 0;
         }

@@ -20,7 +20,7 @@ async fn read(pieces: &[&[u8]], limit: usize) -> Vec<String> {
         loop {
             read.push(match lines.next().await {
                 ReadLine::Line(line) => String::from_utf8_lossy(&line).trim_end().to_owned(),
-                ReadLine::TooLong(length) => format!("too long: {length}"),
+                ReadLine::TooLong(skipped) => format!("too long: {}", skipped.length),
                 ReadLine::End => return read,
             });
             assert!(
@@ -46,6 +46,26 @@ async fn a_line_that_is_too_long_is_skipped_and_the_next_is_read() {
     let long = vec![b'x'; 3 * READ_SIZE];
     let told = format!("too long: {}", long.len() + 1);
     assert_eq!(read(&[&long, b"\nnext\n"], 100).await, [told.as_str(), "next"]);
+}
+
+#[tokio::test]
+async fn the_ends_of_a_line_that_is_too_long_say_whose_request_it_is() {
+    for (before, behind) in [
+        (r#"{"id":"a","method":"m","params":{"x":""#, r#""}}"#),
+        (r#"{"method":"m","params":{"x":""#, r#""},"id":"a"}"#),
+    ] {
+        let long = format!("{before}{}{behind}\n", "x".repeat(3 * READ_SIZE));
+        let (mut far, near) = duplex(64);
+        let writing = async { far.write_all(long.as_bytes()).await.unwrap() };
+        let mut lines = LineReader::new(near, 100);
+        let ((), read) = tokio::join!(writing, lines.next());
+        let ReadLine::TooLong(skipped) = read else {
+            panic!("too long");
+        };
+        assert_eq!(skipped.length, long.len());
+        assert!(skipped.head.len() <= END_LENGTH && skipped.tail.len() <= END_LENGTH);
+        assert_eq!(skipped.request_id().unwrap().as_str(), r#""a""#);
+    }
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! YAML: the first document of a text, in the core schema. Aliases stand for a copy of what they name.
+//! YAML: the first document of a text, in the core schema. Aliases stand for a copy of what they name, and a merge key (`<<`) for
+//! the keys of what it names that the mapping does not have itself.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,6 +11,9 @@ use crate::config::file::syntax::{Mapping, Node, Property, Value};
 
 /// How deep values may nest; a person needs a handful.
 const MAX_NESTING: usize = 64;
+
+/// The key whose value is merged into the mapping that it stands in.
+const MERGE_KEY: &str = "<<";
 
 /// How much the copies of aliases may weigh in all, in bytes. A few lines of aliases can name billions of values.
 const MAX_COPIED_BYTES: usize = 1024 * 1024;
@@ -54,7 +58,53 @@ struct Open<'t> {
 enum Collection<'t> {
     Items(Vec<Node<'t>>),
     /// The key whose value comes next, too.
-    Keys(Vec<Property<'t>>, Option<(Cow<'t, str>, usize)>),
+    Keys(YamlMapping<'t>, Option<(YamlKey<'t>, usize)>),
+}
+
+#[derive(Default)]
+struct YamlMapping<'t> {
+    properties: Vec<Property<'t>>,
+    /// What merge keys name, in order: the first that has a key wins.
+    merged: Vec<Mapping<'t>>,
+}
+
+/// The key of a value that comes next.
+enum YamlKey<'t> {
+    Named(Cow<'t, str>),
+    Merge,
+}
+
+impl<'t> YamlMapping<'t> {
+    fn push(&mut self, key: YamlKey<'t>, name_at: usize, node: Node<'t>) -> Result<(), SyntaxError> {
+        match key {
+            YamlKey::Named(name) => self.properties.push(Property { name, name_at, node }),
+            YamlKey::Merge => {
+                let values = match node.value {
+                    Value::Array(items) => items.into_iter().map(|item| item.value).collect(),
+                    one => vec![one],
+                };
+                for value in values {
+                    let Value::Object(mapping) = value else {
+                        let reason = "a merge key (<<) takes a mapping, or a list of mappings".to_owned();
+                        return Err(SyntaxError { at: name_at, reason });
+                    };
+                    self.merged.push(mapping);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys of the mapping, and the merged ones that it does not have itself.
+    fn finish(self) -> Mapping<'t> {
+        let mut properties = self.properties;
+        for property in self.merged.into_iter().flat_map(|mapping| mapping.properties) {
+            if !properties.iter().any(|own| own.name == property.name) {
+                properties.push(property);
+            }
+        }
+        Mapping { properties }
+    }
 }
 
 impl<'t> YamlTree<'t> {
@@ -72,6 +122,14 @@ impl<'t> YamlTree<'t> {
                 };
                 let is_text = style != ScalarStyle::Plain || tag.is_some_and(|tag| tag.suffix == "str");
                 let value = if is_text { Value::Text(text) } else { plain(text) };
+                let is_merge_key = !is_text && matches!(&value, Value::Text(text) if *text == MERGE_KEY);
+                if is_merge_key
+                    && let Some(Collection::Keys(_, key @ None)) =
+                        self.open.last_mut().map(|open| &mut open.collection)
+                {
+                    *key = Some((YamlKey::Merge, start));
+                    return Ok(None);
+                }
                 self.add(Node { start, end, value }, anchor)?;
             }
             Event::Alias(anchor) => {
@@ -89,13 +147,13 @@ impl<'t> YamlTree<'t> {
             }
             Event::SequenceStart(anchor, _) => self.open(start, anchor, Collection::Items(Vec::new()))?,
             Event::MappingStart(anchor, _) => {
-                self.open(start, anchor, Collection::Keys(Vec::new(), None))?;
+                self.open(start, anchor, Collection::Keys(YamlMapping::default(), None))?;
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 if let Some(open) = self.open.pop() {
                     let value = match open.collection {
                         Collection::Items(items) => Value::Array(items),
-                        Collection::Keys(properties, _) => Value::Object(Mapping { properties }),
+                        Collection::Keys(mapping, _) => Value::Object(mapping.finish()),
                     };
                     let node = Node {
                         start: open.start,
@@ -140,9 +198,9 @@ impl<'t> YamlTree<'t> {
         match self.open.last_mut().map(|open| &mut open.collection) {
             None => self.root = Some(node),
             Some(Collection::Items(items)) => items.push(node),
-            Some(Collection::Keys(properties, key)) => match key.take() {
-                Some((name, name_at)) => properties.push(Property { name, name_at, node }),
-                None => *key = Some((name(&node)?, node.start)),
+            Some(Collection::Keys(mapping, key)) => match key.take() {
+                Some((key, name_at)) => mapping.push(key, name_at, node)?,
+                None => *key = Some((YamlKey::Named(name(&node)?), node.start)),
             },
         }
         Ok(())
@@ -310,6 +368,33 @@ mod tests {
         }
         assert!(read(&laughs).unwrap_err().reason.contains("too much"));
         assert!(read("a: &x [*x]\n").is_err());
+    }
+
+    #[test]
+    fn a_merge_key_adds_the_keys_that_a_mapping_does_not_have_itself() {
+        let text = "x: &x {k: of x, l: of x}\ny: &y {l: of y, m: of y}\na: {k: own, <<: *x}\nb: {<<: [*y, *x]}\nc: {\"<<\": plain}\n";
+        let root = read(text).unwrap().unwrap();
+        let root = root.as_object().unwrap();
+        let texts = |name: &str, keys: &[&str]| {
+            let mapping = root.object(name).unwrap();
+            let texts = keys
+                .iter()
+                .map(|key| mapping.text(key).unwrap_or("none").to_owned());
+            texts.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            texts("a", &["k", "l", "m", "<<"]),
+            ["own", "of x", "none", "none"]
+        );
+        assert_eq!(texts("b", &["k", "l", "m"]), ["of x", "of y", "of y"]);
+        assert_eq!(
+            texts("c", &["<<"]),
+            ["plain"],
+            "in quotes it is a key like any other"
+        );
+        let error = read("a:\n  <<: text\n").unwrap_err();
+        assert!(error.reason.contains("merge key"), "{}", error.reason);
+        assert_eq!(error.at, 5);
     }
 
     #[test]

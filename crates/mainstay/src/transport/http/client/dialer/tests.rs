@@ -298,7 +298,8 @@ fn is_refused(dialled: Result<DialledStream, BoxError>) -> bool {
     let Err(error) = dialled else {
         return false;
     };
-    let mut causes = std::iter::successors(Some(&*error as &(dyn Error + 'static)), |error| (*error).source());
+    let mut causes =
+        std::iter::successors(Some(&*error as &(dyn Error + 'static)), |error| (*error).source());
     causes.any(|cause| {
         let cause = cause.downcast_ref::<io::Error>();
         cause.is_some_and(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
