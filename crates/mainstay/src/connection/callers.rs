@@ -347,7 +347,7 @@ mod tests {
     fn what_comes_after_a_plain_call_was_given_up_may_be_of_that_call() {
         let callers = InFlight::default();
         drop(enter(&callers, None));
-        let _own = enter(&callers, Some(somebody()));
+        let _own = enter(&callers, Some(handler()));
         assert!(matches!(
             callers.origin_of(&MessageOrigin::Unknown),
             CallOrigin::Unknown

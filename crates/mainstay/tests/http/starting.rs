@@ -20,7 +20,7 @@ async fn a_server_that_is_unreachable_at_first_is_connected_once_it_appears_and_
         let fleet = fleet([absent, web_at(&present)]);
         let (absent, other) = (fleet.server("absent").unwrap(), fleet.server("web").unwrap());
         connected(&other).await;
-        let failed = absent.wait_until(crate::support::SOON, |status| status.attempt >= 2);
+        let failed = absent.wait_until(SOON, |status| status.attempt >= 2);
         let status = failed.await.expect("tried, and tried again");
         assert_ne!(status.state, StateKind::Connected);
         assert_eq!(status.last_error.unwrap().message, "connection refused");
