@@ -295,11 +295,16 @@ fn is_refused(dialled: Result<DialledStream, BoxError>) -> bool {
     let Err(error) = dialled else {
         return false;
     };
-    let mut causes = std::iter::successors(Some(&*error as &(dyn Error + 'static)), |error| error.source());
-    causes.any(|cause| {
-        let cause = cause.downcast_ref::<io::Error>();
-        cause.is_some_and(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
-    })
+    let first: &(dyn Error + 'static) = &*error;
+    let mut cause = Some(first);
+    while let Some(current) = cause {
+        let system = current.downcast_ref::<io::Error>();
+        if system.is_some_and(|system| system.kind() == io::ErrorKind::PermissionDenied) {
+            return true;
+        }
+        cause = current.source();
+    }
+    false
 }
 
 fn public_only() -> AddressCheck {
