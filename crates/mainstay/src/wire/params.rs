@@ -243,7 +243,7 @@ mod tests {
     async fn large_parameters_are_read_before_they_are_handed_on() {
         let of_length = |length: usize| {
             let empty = r#"{"_meta":{"k":1},"name":""}"#.len();
-            RawJson::from_text(&format!(
+            RawJson::from_text(format!(
                 r#"{{"_meta":{{"k":1}},"name":"{}"}}"#,
                 "x".repeat(length - empty)
             ))
