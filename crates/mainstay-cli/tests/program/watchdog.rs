@@ -30,6 +30,6 @@ fn a_manager_that_is_gone_keeps_nothing_from_starting() {
     let sandbox = Sandbox::with(&json!({ "one": good() }));
     let variables = [("NOTIFY_SOCKET", "/no/such/socket"), ("WATCHDOG_USEC", "100000")];
     let serving = Serving::start_with(&sandbox, &[], &variables);
-    serving.hears("cannot be told that the program is ready");
+    serving.hears("cannot be notified that the program is ready");
     serving.hears("one: connected");
 }

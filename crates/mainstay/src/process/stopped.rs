@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_tree_in_which_anything_can_still_work_is_not_stopped() {
-        let shell = Shell::run("sleep 600 & echo $!; sleep 601 & wait");
+        let shell = Shell::run("sleep 600 & first=$!; sleep 601 & echo $first; wait");
         shell.signal_inner(Signal::STOP, |state| state == b'T');
         assert!(!is_stopped(shell.leader()));
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mainstay::config::Replay;
-use mainstay::{CallError, CallErrorKind, CallOptions, Fleet, Server, StateKind};
+use mainstay::{CallError, CallErrorKind, CallOptions, Fleet, Outcome, Server, StateKind};
 use mainstay_testkit::memory::FarSide;
 use mainstay_testkit::{Fault, Occurrence, Rule, Script, Step};
 use serde_json::json;
@@ -69,7 +69,11 @@ async fn a_call_that_is_cut_on_purpose_fails_at_once_and_blames_nothing() {
         }
         let error = pending.await.unwrap();
         assert_eq!(began.elapsed(), Duration::ZERO, "disabled: {disables}");
-        assert_eq!(cause(&error), None, "{error}");
+        match disables {
+            true => assert!(matches!(error.kind, CallErrorKind::Disabled), "{error}"),
+            false => assert_eq!(cause(&error), None, "{error}"),
+        }
+        assert_eq!(error.outcome(), Outcome::Unknown, "disabled: {disables}");
     }
 }
 

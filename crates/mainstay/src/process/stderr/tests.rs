@@ -1,8 +1,11 @@
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
 use super::{BYTES_LIMIT, Followed, LINE_BYTES_LIMIT, LINES_LIMIT, StderrRing, drain};
 use crate::turn::Turn;
@@ -174,6 +177,46 @@ async fn a_server_that_never_stops_writing_to_stderr_starves_no_other_task() {
     assert!(most <= TURNS_IN_A_ROW * Turn::MESSAGES, "{most} lines at once");
     drain.ended().await;
     counting.abort();
+}
+
+/// A pipe with so many pieces of one endless line, each of which is there at once.
+struct OneLine {
+    pieces: u32,
+    read: Arc<AtomicU32>,
+}
+
+impl OneLine {
+    const PIECE: usize = 4096;
+}
+
+impl AsyncRead for OneLine {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.pieces > 0 {
+            self.pieces -= 1;
+            buffer.put_slice(&[b'x'; Self::PIECE]);
+            self.read.fetch_add(1, Ordering::Relaxed);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_never_ends_a_line_of_stderr_starves_no_other_task() {
+    let pieces = 10_000;
+    let read = Arc::new(AtomicU32::new(0));
+    let pipe = OneLine {
+        pieces,
+        read: read.clone(),
+    };
+    let drain = drain(pipe, 1, Arc::default(), Arc::default());
+    let most = most_in_between(read, pieces).await;
+    let allowed = TURNS_IN_A_ROW as usize * (Turn::BYTES / OneLine::PIECE + 1);
+    assert!(most as usize <= allowed, "{most} pieces at once");
+    drain.ended().await;
 }
 
 #[tokio::test]
