@@ -113,7 +113,8 @@ async fn several_processes_share_one_login_without_losing_it() {
     let lived = began.elapsed();
     assert!(lived < Duration::from_secs(size.seconds) + WORKER_GRACE);
     let stats = protected.stats();
-    println!("{size:?}: {calls} calls, slowest {slowest_ms} ms, in {lived:?}, {stats:?}");
+    let failed: u32 = workeds.iter().map(|worked| worked.failed).sum();
+    println!("{size:?}: {calls} calls, {failed} failed, slowest {slowest_ms} ms, in {lived:?}, {stats:?}");
     assert_eq!((stats.invalid_grants, stats.token_errors), (0, 0), "{stats:?}");
     // As many refreshes as expiries: no token was replaced while it was new, and none was given to a request after its time.
     assert_eq!(stats.early_refreshes, 0, "{stats:?}");
