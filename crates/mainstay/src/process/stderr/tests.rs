@@ -159,7 +159,7 @@ async fn a_server_that_never_stops_writing_to_stderr_starves_no_other_task() {
     let mut lines = ring.follow_lines();
     let count = Arc::new(AtomicU32::new(0));
     let total = 20_000;
-    let pipe = std::io::Cursor::new("x\n".repeat(total));
+    let pipe = io::Cursor::new("x\n".repeat(total));
     let counting = tokio::spawn({
         let count = count.clone();
         async move {
@@ -223,7 +223,7 @@ async fn a_server_that_never_ends_a_line_of_stderr_starves_no_other_task() {
 async fn what_was_read_is_kept_when_reading_is_aborted() {
     let ring = Arc::new(StderrRing::default());
     let lines = 5 * Turn::MESSAGES;
-    let pipe = std::io::Cursor::new("x\n".repeat(lines as usize) + "the last");
+    let pipe = io::Cursor::new("x\n".repeat(lines as usize) + "the last");
     let drain = drain(pipe, 1, Arc::clone(&ring), Arc::default());
     while ring.tail(1).is_empty() {
         tokio::task::yield_now().await;
