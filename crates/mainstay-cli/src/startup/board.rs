@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mainstay::lifecycle::Desired;
+use mainstay::server::{StartProgress, StartStage};
 use mainstay::{StateKind, Status};
 
 use super::Standing;
@@ -66,17 +67,29 @@ impl Row<'_> {
 
 /// The state in words, with what the server does while it starts.
 pub(super) fn state(status: &Status) -> String {
-    match doing(status) {
+    match notable_start(status).map(in_words) {
         Some(doing) => format!("{}, {doing}", bare_state(status)),
         None => bare_state(status),
     }
 }
 
+/// The start of a server if it says more than `connecting`. The first stage is left out until its program is known, so
+/// what a person reads of a quick start does not depend on the moment at which it was looked at.
+pub(super) fn notable_start(status: &Status) -> Option<&StartProgress> {
+    let start = status.start.as_ref()?;
+    let says_more =
+        start.program.is_some() || matches!(start.stage, StartStage::Waiting | StartStage::Unanswered);
+    says_more.then_some(start)
+}
+
 /// What a server does that is being started, and for how long: `installing: npm, 34.0 s`.
 pub(crate) fn doing(status: &Status) -> Option<String> {
-    let start = status.start.as_ref()?;
+    status.start.as_ref().map(in_words)
+}
+
+fn in_words(start: &StartProgress) -> String {
     let time = start.since.elapsed().unwrap_or_default();
-    Some(format!("{}, {}", plain(&start.to_string()), span(time)))
+    format!("{}, {}", plain(&start.to_string()), span(time))
 }
 
 /// The state alone, with the attempt where there is more than one.

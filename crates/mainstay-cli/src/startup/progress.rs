@@ -8,7 +8,7 @@ use mainstay::server::StartStage;
 use mainstay::{Fleet, StateKind, Status};
 use tokio::time::Instant;
 
-use super::board::{Row, board, state};
+use super::board::{Row, board, notable_start, state};
 use super::{Standing, Startup};
 use crate::output::{Live, Screen, count, plain, span};
 
@@ -40,11 +40,7 @@ impl Said {
     fn news(before: Option<&Self>, status: &Status) -> Option<Self> {
         let is_old = |said: &Self| (said.state, said.attempt) == (status.state, status.attempt);
         let said = before.filter(|said| is_old(said));
-        // What is up within a second is not said to be starting.
-        let start = status.start.as_ref();
-        let start = start.filter(|start| {
-            start.program.is_some() || matches!(start.stage, StartStage::Waiting | StartStage::Unanswered)
-        });
+        let start = notable_start(status);
         let start_is_news = start.is_some_and(|start| {
             said.and_then(|said| said.start)
                 .is_none_or(|(stage, at)| stage != start.stage || at.elapsed() >= SAY_AGAIN)
