@@ -172,7 +172,7 @@ impl RequestObserver {
         };
         let series = operations
             .of_server(server.name(), fleet)
-            .series(method, params.get("name"), is_listed);
+            .series(method, params.shown_text("name"), is_listed);
         // A request goes to one server.
         let _ = request.marks().series.set(series);
     }

@@ -268,7 +268,7 @@ impl CallAttempt<'_> {
                     .as_ref()
                     .is_some_and(|catalog| catalog.item(Kind::Tool, tool).is_some())
             };
-            let series = operations.series(self.method, self.params.get("name"), is_listed);
+            let series = operations.series(self.method, self.params.shown_text("name"), is_listed);
             series.record(took, error());
         }
     }

@@ -109,7 +109,7 @@ impl Peer {
         let now = Instant::now();
         let delivery = Arc::new(Delivery::default());
         let (waiting, answer) = WaitingRequest::new(delivery.clone(), listener, options.hold.clone(), now);
-        let name = params.quick_name(method);
+        let name = quick_name(params, method);
         let waiting = waiting
             .standing(options.is_standing)
             .labelled(RequestLabel::new(method, name));
@@ -311,6 +311,14 @@ fn not_sent(end: End) -> RequestError {
         outcome: Outcome::NotSent,
         end,
     }
+}
+
+/// The tool or prompt that a request names, where that costs no parse.
+fn quick_name<'a>(params: &'a Params, method: &str) -> Option<&'a str> {
+    if !matches!(method, "tools/call" | "prompts/get") {
+        return None;
+    }
+    params.quick_text("name")?.strip_prefix('"')?.strip_suffix('"')
 }
 
 #[cfg(test)]
