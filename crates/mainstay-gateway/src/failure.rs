@@ -9,6 +9,7 @@ use mainstay::server::{NotConnected, Reason, TimeoutKind};
 use mainstay::{CallError, CallErrorKind, Outcome, StateKind, Status};
 use serde_json::{Value, json};
 
+use crate::budget::Spent;
 use crate::protocol::{SERVER_UNAVAILABLE, invalid_params};
 
 /// The answer to a failed call. A server's own error passes as it came.
@@ -28,12 +29,31 @@ pub(crate) fn tool_result(error: &CallError) -> Result<RawJson, RpcError> {
     if answered.code() != SERVER_UNAVAILABLE || matches!(error.kind(), CallErrorKind::Rpc(_)) {
         return Err(answered);
     }
+    as_tool_result(answered, facts(error))
+}
+
+fn as_tool_result(failed: RpcError, facts: Value) -> Result<RawJson, RpcError> {
     let result = json!({
-        "content": [{ "type": "text", "text": answered.message() }],
+        "content": [{ "type": "text", "text": failed.message() }],
         "isError": true,
-        "_meta": { "mainstay": facts(error) },
+        "_meta": { "mainstay": facts },
     });
-    RawJson::from_value(&result).map_err(|_| answered)
+    RawJson::from_value(&result).map_err(|_| failed)
+}
+
+/// The answer to a call that has run, where there is no room for what its server answered. It must not read like a refusal: a
+/// client that repeats the call would run it twice.
+pub(crate) fn dropped(why: Spent) -> RpcError {
+    let words = format!(
+        "The call has run, and the gateway dropped its answer: {}. Check its effects before you call it again.",
+        why.fact()
+    );
+    said_with(&words, &facts_of(Outcome::Answered))
+}
+
+/// The same as the result of a tool.
+pub(crate) fn dropped_tool_result(why: Spent) -> Result<RawJson, RpcError> {
+    as_tool_result(dropped(why), facts_of(Outcome::Answered))
 }
 
 /// The answer to a list or an `initialize` while its server is not up.
@@ -71,8 +91,12 @@ pub(crate) fn why_not_up(status: &Status) -> Option<String> {
 
 /// The words may quote what a server wrote, and a model reads them: they are cleaned.
 fn with_facts(words: &str, error: &CallError) -> RpcError {
+    said_with(words, &facts(error))
+}
+
+fn said_with(words: &str, facts: &Value) -> RpcError {
     let failed = RpcError::new(SERVER_UNAVAILABLE, PlainText::lines(words));
-    match RawJson::from_value(&json!({ "mainstay": facts(error) })) {
+    match RawJson::from_value(&json!({ "mainstay": facts })) {
         Ok(data) => failed.with_data(data),
         Err(_) => failed,
     }
@@ -319,8 +343,12 @@ fn refused(error: &CallError) -> &'static str {
 }
 
 /// The same for programs.
+fn facts_of(ran: Outcome) -> Value {
+    json!({ "outcome": outcome(ran) })
+}
+
 fn facts(error: &CallError) -> Value {
-    let mut facts = json!({ "outcome": outcome(error.outcome()) });
+    let mut facts = facts_of(error.outcome());
     if let Some(server) = error.server() {
         facts["server"] = json!(server);
     }

@@ -133,6 +133,40 @@ fn status_shows_what_is_wrong_and_fits_its_schema() {
 }
 
 #[test]
+fn a_server_with_an_error_in_its_configuration_is_shown_with_the_error_until_that_is_corrected() {
+    let mut lacking = good();
+    lacking["env"]["NEEDED"] = "${MAINSTAY_TEST_NEVER_SET}".into();
+    let shared = with(&json!({ "good": good(), "lacking": lacking }));
+    wait_for_state(&shared, "lacking", "permanently_failed");
+    wait_for_state(&shared, "good", "connected");
+    shared
+        .sandbox
+        .run(&["status"])
+        .exits(1)
+        .prints("1 of 2 servers up")
+        .prints("lacking  is down")
+        .prints("mcp.json:")
+        .prints("MAINSTAY_TEST_NEVER_SET");
+    shared
+        .sandbox
+        .run(&["status", "lacking"])
+        .exits(1)
+        .prints("MAINSTAY_TEST_NEVER_SET");
+    let mut host = Host::silent(&shared.sandbox, &["connect", "lacking"]);
+    let introduction = json!({ "protocolVersion": "2025-06-18", "capabilities": {},
+                               "clientInfo": { "name": "test", "version": "1" } });
+    let refused = host.ask("initialize", &introduction);
+    let said = refused["error"]["message"].as_str().unwrap_or_default();
+    assert!(said.contains("MAINSTAY_TEST_NEVER_SET"), "{refused}");
+    // It is read again when it changes, and needs no restart.
+    shared
+        .sandbox
+        .configure(&json!({ "good": good(), "lacking": good() }));
+    wait_for_state(&shared, "lacking", "connected");
+    shared.sandbox.run(&["status"]).exits(0).prints("2 of 2 servers up");
+}
+
+#[test]
 fn orders_take_effect_and_survive_a_restart_of_the_daemon() {
     let shared = with(&json!({ "a": good(), "b": good() }));
     wait_for_state(&shared, "a", "connected");

@@ -128,6 +128,24 @@ fn a_hangup_makes_it_read_the_file_changed_or_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_are_told_which_server_has_an_error_in_its_configuration() {
+    let wrong = json!({ "command": 7 });
+    let sandbox = Sandbox::with(&json!({ "good": good(), "wrong": wrong }));
+    let serving = Serving::start(&sandbox, &[]);
+    let visitor = Visitor::modern(serving.address, "/mcp");
+    visitor.call("good__echo", json!({ "text": "1" })).await;
+    let said = visitor.ask("server/discover", json!({})).await["result"]["instructions"].clone();
+    let said = said.as_str().unwrap_or_default();
+    assert!(said.contains("wrong") && said.contains("mcp.json:"), "{said}");
+    let refused = Visitor::modern(serving.address, "/mcp/wrong").ask("tools/list", json!({})).await;
+    let said = refused["error"]["message"].as_str().unwrap_or_default();
+    assert!(said.contains("command") && said.contains("mcp.json:"), "{refused}");
+    sandbox.configure(&json!({ "good": good(), "wrong": good() }));
+    serving.hears(": replaced wrong; 1 server left alone");
+    visitor.call("wrong__echo", json!({ "text": "2" })).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_invalid_file_is_refused_with_its_place_and_disturbs_nothing() {
     let (server, ledger) = noted();
     let sandbox = Sandbox::with(&json!({ "one": server.config() }));

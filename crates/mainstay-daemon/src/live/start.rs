@@ -152,7 +152,7 @@ impl LiveStart {
 
     /// The servers to start, enabled and disabled as a person last wanted them.
     pub fn servers(&self) -> Vec<ServerConfig> {
-        self.switches.applied_to(&self.in_force.servers)
+        self.switches.applied_to(&self.in_force.all_servers())
     }
 
     /// Whether other servers stand in for a file that does not exist.

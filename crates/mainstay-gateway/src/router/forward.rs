@@ -17,11 +17,12 @@ use super::parked::{NoParkedCall, PendingReply};
 use super::resolve::{ForwardedRequest, Upstream};
 use super::tasks::TaskReply;
 use super::{Level, RoutedRequest, Router};
+use crate::answer_kind::AnswerKind;
 use crate::budget::Spent;
 use crate::client::{Client, RunningRequest};
 use crate::failure;
 use crate::protocol::{
-    MODERN_VERSIONS, RESOURCE_NOT_FOUND, SERVER_UNAVAILABLE, completed, declined, invalid_params,
+    MODERN_VERSIONS, RESOURCE_NOT_FOUND, completed, declined, invalid_params,
     missing_capability, text, without_client,
 };
 
@@ -99,10 +100,7 @@ impl Router {
             CallEvent::Reply(reply) => call.answer(&request, reply).await,
             CallEvent::Question(question) => self.park(call, question, &request, params).await,
             CallEvent::ReplyDropped(spent) => {
-                let what = format!(
-                    "the call has run, and the gateway dropped its answer before the client fetched it: {spent}"
-                );
-                Err(RpcError::new(SERVER_UNAVAILABLE, what))
+                AnswerKind::of(request.method, request.client.era).dropped(spent)
             }
         }
     }

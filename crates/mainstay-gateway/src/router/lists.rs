@@ -20,14 +20,6 @@ use crate::client::Client;
 use crate::protocol::text;
 use crate::scope::Scope;
 
-/// Whether all clients get the same copy of the answer to this method.
-pub(crate) fn is_shared(method: &str) -> bool {
-    matches!(
-        method,
-        "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list"
-    )
-}
-
 type ListKey = (Scope, Kind, Era);
 
 /// The lists that were written last.

@@ -27,7 +27,6 @@ use mainstay::{Catalog, Era, Fleet};
 use tracing::Instrument;
 
 pub(crate) use listen::ended;
-pub(crate) use lists::is_shared;
 pub(crate) use log_level::Level;
 pub(crate) use starting::StartWaits;
 #[cfg(any(test, fuzzing))]

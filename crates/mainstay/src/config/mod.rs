@@ -35,5 +35,7 @@ pub use nearest::nearest;
 pub use oauth::{OAuthConfig, OAuthGrant, OAuthResource, OAuthSetting};
 pub use problem::{Position, Problem, Severity};
 pub use server::{Isolation, Replay, ServerConfig};
-pub use target::{ConfigText, CustomTarget, HttpKind, HttpTarget, Secret, StdioTarget, Target};
+pub use target::{
+    ConfigText, CustomTarget, HttpKind, HttpTarget, Secret, StdioTarget, Target, UnusableTarget,
+};
 pub use tool_view::ToolView;

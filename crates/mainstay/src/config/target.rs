@@ -22,6 +22,21 @@ pub enum Target {
     Http(HttpTarget),
     /// A transport that the embedder opens.
     Custom(CustomTarget),
+    /// Nothing: its configuration has an error, and every start fails for it.
+    Unusable(UnusableTarget),
+}
+
+/// What is wrong with the configuration of a server that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnusableTarget {
+    pub(super) reason: String,
+}
+
+impl UnusableTarget {
+    /// What is wrong, and what to do about it.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
 }
 
 /// A transport of the embedder's own.
@@ -79,7 +94,7 @@ impl Target {
     pub(crate) fn credential_owner(&self) -> Option<String> {
         match self {
             Self::Http(target) => target.provider()?.owner(),
-            Self::Stdio(_) | Self::Custom(_) => None,
+            Self::Stdio(_) | Self::Custom(_) | Self::Unusable(_) => None,
         }
     }
 }
@@ -99,6 +114,12 @@ impl From<HttpTarget> for Target {
 impl From<CustomTarget> for Target {
     fn from(target: CustomTarget) -> Self {
         Self::Custom(target)
+    }
+}
+
+impl From<UnusableTarget> for Target {
+    fn from(target: UnusableTarget) -> Self {
+        Self::Unusable(target)
     }
 }
 

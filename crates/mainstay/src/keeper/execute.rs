@@ -100,7 +100,7 @@ impl Keeper {
         let settings = self.slot.settings.load();
         match settings.target() {
             Target::Stdio(_) => {}
-            Target::Http(_) | Target::Custom(_) => return None,
+            Target::Http(_) | Target::Custom(_) | Target::Unusable(_) => return None,
         }
         let rank = if self.slot.waiting.load(Ordering::Relaxed) > 0 {
             StartRank::Demanded

@@ -30,6 +30,7 @@ pub(crate) enum Consequence {
 pub(crate) fn of_dial(error: &DialError) -> Recovery {
     match error {
         DialError::Spawn(error) if error.is_permanent() => Recovery::GiveUp,
+        DialError::Unusable(_) => Recovery::GiveUp,
         DialError::Spawn(SpawnError::Lacking { .. }) => Recovery::RetryLack,
         DialError::Connect(error) if Lack::of(error).is_some() => Recovery::RetryLack,
         DialError::Handshake(HandshakeError::UnsupportedVersion { .. } | HandshakeError::NotOfEra(_)) => {

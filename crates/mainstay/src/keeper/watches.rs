@@ -27,7 +27,7 @@ impl Keeper {
         let probe = match settings.target() {
             // The dial reports an endpoint that cannot be made.
             Target::Http(target) => settings.endpoint(target).ok().and_then(Endpoint::port_probe),
-            Target::Stdio(_) | Target::Custom(_) => None,
+            Target::Stdio(_) | Target::Custom(_) | Target::Unusable(_) => None,
         };
         // Without an address to try, the machine's pause ends by itself.
         if let Some(probe) = probe {

@@ -244,13 +244,13 @@ impl Server {
     }
 
     /// What is started or reached: the program without its arguments, or the address without its query. Arguments and queries
-    /// may hold secrets. `None` for a transport of the embedder's own.
+    /// may hold secrets. `None` for a transport of the embedder's own, and for a server that cannot be used.
     pub fn shown_target(&self) -> Option<String> {
         let settings = self.0.settings.load();
         match settings.config().target() {
             Target::Stdio(program) => Some(program.command().shown().to_owned()),
             Target::Http(target) => Some(without_secrets(target.url().shown())),
-            Target::Custom(_) => None,
+            Target::Custom(_) | Target::Unusable(_) => None,
         }
     }
 
@@ -289,7 +289,7 @@ impl Server {
             let settings = self.0.settings.load();
             match settings.config().target() {
                 Target::Http(target) => target.provider().cloned(),
-                Target::Stdio(_) | Target::Custom(_) => None,
+                Target::Stdio(_) | Target::Custom(_) | Target::Unusable(_) => None,
             }
         };
         let beginning = provider.as_ref().and_then(|provider| provider.login());

@@ -200,7 +200,7 @@ impl TransportKind {
     pub(crate) fn of(target: &Target, dialect: Dialect) -> Self {
         match (target, dialect) {
             (Target::Stdio(_), _) => Self::Stdio,
-            (Target::Custom(_), _) => Self::Custom,
+            (Target::Custom(_) | Target::Unusable(_), _) => Self::Custom,
             (Target::Http(_), Dialect::LegacySse) => Self::Sse,
             (Target::Http(_), Dialect::Legacy | Dialect::Modern) => Self::Http,
         }

@@ -6,9 +6,7 @@ mod http;
 mod oauth;
 mod program;
 
-use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 use super::expand::{self, Remark, Variables};
 use super::fields::{Field, FieldSet, unknown};
@@ -25,8 +23,7 @@ use crate::config::builder::ServerBuilder;
 use crate::config::nearest::nearest;
 use crate::config::problem::{ProblemText, quoted};
 use crate::config::server::ServerConfig;
-use crate::config::target::{ConfigText, CustomTarget, HttpKind, Target};
-use crate::transport::{Connecting, Connector};
+use crate::config::target::{ConfigText, HttpKind, Target, UnusableTarget};
 
 /// What only a program has.
 const OF_PROGRAMS: [&str; 5] = ["args", "env", "environment", "env_file", "cwd"];
@@ -175,22 +172,12 @@ fn with_settings<T: Into<Target>>(
 }
 
 /// The same server without a value that it needs. If it is enabled, its start fails and names that value.
-fn lacking<T>(server: ServerBuilder<T>, value: &str) -> ServerBuilder<CustomTarget> {
-    let identity = format!("lacking: {value}");
-    let connector = Arc::new(Lacking(value.to_owned()));
+fn lacking<T>(server: ServerBuilder<T>, value: &str) -> ServerBuilder<UnusableTarget> {
     ServerBuilder {
-        target: CustomTarget { identity, connector },
+        target: UnusableTarget {
+            reason: value.to_owned(),
+        },
         settings: server.settings,
-    }
-}
-
-/// Fails every connection, because a value is missing.
-struct Lacking(String);
-
-impl Connector for Lacking {
-    fn connect(&self) -> Connecting<'_> {
-        let error = io::Error::new(io::ErrorKind::InvalidInput, self.0.clone());
-        Box::pin(std::future::ready(Err(error)))
     }
 }
 
