@@ -145,13 +145,13 @@ impl Person {
         let answer = self.client.ask("tools/call", params, manner).await;
         let waited = match manner {
             ClientKind::Waits | ClientKind::Breaks => true,
-            // Whoever does not answer a wish for input has no answer either.
+            // Whoever does not answer a request for input has no answer either.
             ClientKind::IsMute => answer.is_some(),
             ClientKind::Cancels(_) | ClientKind::Leaves(_) => false,
         };
         assert!(answer.is_some() || !waited, "no answer to {errand:?}");
         if waited {
-            // A wish for input makes it two requests.
+            // A request for input makes it two requests.
             let limit = if asks { 2 * DEADLINE } else { DEADLINE };
             let what = format!("{} of {} at {server}, {manner:?}", errand.tool, errand.key);
             self.diary.note(&what, began, limit);

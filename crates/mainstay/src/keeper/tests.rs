@@ -51,7 +51,9 @@ async fn event(events: &mut Events, cause: Cause) -> crate::event::Event {
 
 /// A server that goes on when its input ends: it is gone only if it is killed.
 fn stubborn(ledger: &Ledger) -> FaultyServer {
-    FaultyServer::new().ledger(ledger).on(Step::Eof, Fault::Deaf)
+    FaultyServer::new()
+        .ledger(ledger)
+        .on(Step::Eof, Fault::StopReading)
 }
 
 #[tokio::test]

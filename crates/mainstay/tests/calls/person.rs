@@ -7,7 +7,7 @@ use mainstay::handler::{Answer, ServerRequest};
 use mainstay::server::TimeoutKind;
 use mainstay::{CallError, CallErrorKind, CallOptions, ClientHandler, Fleet, Outcome, Server};
 use mainstay_testkit::Script;
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -63,7 +63,7 @@ impl ClientHandler for Person {
     }
 }
 
-async fn stage() -> (Fleet, Server, FarSide) {
+async fn stage() -> (Fleet, Server, MemoryServer) {
     let memory = Memory::new(Script::new());
     let (fleet, server) = fleet_of(memory.config("s"));
     connected(&server).await;

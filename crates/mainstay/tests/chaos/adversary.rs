@@ -86,7 +86,7 @@ impl<'a> Adversary<'a> {
     pub(crate) async fn relent(&mut self) {
         for at in 0..SERVERS {
             if let Some(host) = self.cast.host(at) {
-                host.mend();
+                host.fix();
             }
             self.commit(Deed::Add, at).await;
             self.commit(Deed::Enable, at).await;
@@ -116,7 +116,7 @@ impl<'a> Adversary<'a> {
                     })
                     .await;
                 assert!(noticed.is_some(), "frozen, and kept: {:?}", server.status());
-                host.mend();
+                host.fix();
             }
             let back = server
                 .wait_until(LONG, |now| {

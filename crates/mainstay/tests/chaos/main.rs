@@ -127,17 +127,17 @@ fn name(server: usize) -> String {
 /// What is held when a first fleet has come and gone, and has left what every later one finds there: the guardian, the
 /// signal handler.
 async fn after_a_first_fleet(stage: &Stage) -> Held {
-    let far = FaultyHttpServer::start(Script::new(), HttpScript::new())
+    let remote = FaultyHttpServer::start(Script::new(), HttpScript::new())
         .await
         .unwrap();
     let fleet = Fleet::builder().start([
         stage.server("first", FaultyServer::new()).build().unwrap(),
-        ServerConfig::http("web", far.url("/mcp")).build().unwrap(),
+        ServerConfig::http("web", remote.url("/mcp")).build().unwrap(),
     ]);
     for server in fleet.servers() {
         server.wait_connected(LONG).await.unwrap();
     }
     fleet.close(LONG).await;
-    drop((fleet, far));
+    drop((fleet, remote));
     Held::settled().await
 }

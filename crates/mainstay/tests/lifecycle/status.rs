@@ -180,8 +180,8 @@ async fn the_status_shows_the_last_success_and_the_calls_that_failed_since() {
     }
     assert_eq!(server.status().last_success, Some(success));
     echo(&server, CallOptions::default()).await.expect("answered");
-    let mended = server.wait_until(LONG, |status| status.call_failures == 0);
-    mended.await.expect("an answer ends the row");
+    let recovered = server.wait_until(LONG, |status| status.call_failures == 0);
+    recovered.await.expect("an answer ends the row");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,19 +1,19 @@
 //! Clients of every kind, each of which keeps one session through all of it.
 
-mod ears;
 mod old;
 mod piped;
+mod received;
+mod single_stream;
 mod stateless;
 mod streamable;
-mod woven;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-pub(crate) use ears::Ears;
 pub(crate) use old::Old;
 pub(crate) use piped::Piped;
+pub(crate) use received::ReceivedMessages;
 pub(crate) use stateless::Stateless;
 pub(crate) use streamable::Streamable;
 
@@ -58,12 +58,12 @@ impl Client {
         }
     }
 
-    pub(crate) fn ears(&self) -> &Ears {
+    pub(crate) fn received(&self) -> &ReceivedMessages {
         match self {
-            Self::Streamable(client) => client.ears(),
-            Self::Stateless(client) => client.ears(),
-            Self::Old(client) => client.ears(),
-            Self::Piped(client) => client.ears(),
+            Self::Streamable(client) => client.received(),
+            Self::Stateless(client) => client.received(),
+            Self::Old(client) => client.received(),
+            Self::Piped(client) => client.received(),
         }
     }
 
@@ -87,7 +87,7 @@ impl Client {
 }
 
 /// The parameters of the retry that a modern client makes of a request that wants input.
-fn retry(params: &Value, response: &Value, ears: &Ears) -> Option<Value> {
+fn retry(params: &Value, response: &Value, received: &ReceivedMessages) -> Option<Value> {
     let result = &response["result"];
     if result["resultType"] != "input_required" {
         return None;
@@ -95,7 +95,7 @@ fn retry(params: &Value, response: &Value, ears: &Ears) -> Option<Value> {
     let questions = result["inputRequests"].as_object().expect("questions");
     let answers: serde_json::Map<String, Value> = questions
         .iter()
-        .map(|(name, question)| (name.clone(), ears.answer(question)))
+        .map(|(name, question)| (name.clone(), received.answer(question)))
         .collect();
     let mut retry = params.clone();
     retry["inputResponses"] = Value::Object(answers);

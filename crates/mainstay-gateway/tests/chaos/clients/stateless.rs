@@ -9,14 +9,14 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{ClientKind, Ears, URI, retry};
+use super::{ClientKind, ReceivedMessages, URI, retry};
 use crate::door::modern;
 use crate::wire::Reply;
 
 pub(crate) struct Stateless {
     address: SocketAddr,
     path: &'static str,
-    ears: Ears,
+    received: ReceivedMessages,
     last: u64,
     listening: JoinHandle<()>,
 }
@@ -25,22 +25,22 @@ impl Stateless {
     pub(crate) fn new(
         address: SocketAddr,
         path: &'static str,
-        ears: Ears,
+        received: ReceivedMessages,
         dice: Dice,
         over: watch::Receiver<bool>,
     ) -> Self {
-        let listening = tokio::spawn(listen(address, path, ears.clone(), dice, over));
+        let listening = tokio::spawn(listen(address, path, received.clone(), dice, over));
         Self {
             address,
             path,
-            ears,
+            received,
             last: 0,
             listening,
         }
     }
 
-    pub(super) fn ears(&self) -> &Ears {
-        &self.ears
+    pub(super) fn received(&self) -> &ReceivedMessages {
+        &self.received
     }
 
     pub(super) async fn ask(&mut self, method: &str, params: Value, manner: ClientKind) -> Option<Value> {
@@ -66,7 +66,7 @@ impl Stateless {
                 .await;
             let response = self.response(reply).await?;
             assert_eq!(response["id"], id, "the answer to another request: {response}");
-            match retry(&params, &response, &self.ears) {
+            match retry(&params, &response, &self.received) {
                 Some(_) if manner == ClientKind::IsMute => return None,
                 Some(retry) => params = retry,
                 None => return Some(response),
@@ -83,7 +83,7 @@ impl Stateless {
             if message.get("method").is_none() {
                 return Some(message);
             }
-            let question = self.ears.hear(&message);
+            let question = self.received.hear(&message);
             assert!(
                 question.is_none(),
                 "a modern client was sent a request: {message}"
@@ -102,7 +102,7 @@ impl Stateless {
 async fn listen(
     address: SocketAddr,
     path: &'static str,
-    ears: Ears,
+    received: ReceivedMessages,
     mut dice: Dice,
     over: watch::Receiver<bool>,
 ) {
@@ -110,11 +110,11 @@ async fn listen(
     for id in 1_000_000.. {
         let ask = modern(path, id, "subscriptions/listen", wanted.clone());
         let mut stream = ask.send(address).await;
-        assert_eq!(stream.status, 200, "{}: no listen", ears.mark());
+        assert_eq!(stream.status, 200, "{}: no listen", received.mark());
         let hears = async {
             loop {
                 let event = stream.event().await.expect("a listen stays open");
-                assert!(ears.hear(&event.json()).is_none());
+                assert!(received.hear(&event.json()).is_none());
             }
         };
         let patience = Duration::from_millis(200 + dice.below(3000));

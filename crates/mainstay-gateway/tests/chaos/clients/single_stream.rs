@@ -4,28 +4,28 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{ClientKind, Ears, cancelled, retry};
+use super::{ClientKind, ReceivedMessages, cancelled, retry};
 
 /// The one way to and from a client.
-pub(super) trait Way {
+pub(super) trait MessageStream {
     async fn send(&mut self, message: &Value);
     async fn next(&mut self) -> Value;
 }
 
 /// A conversation on such a way.
-pub(super) struct Woven<W> {
+pub(super) struct SingleStream<W> {
     pub(super) way: W,
-    pub(super) ears: Ears,
+    pub(super) received: ReceivedMessages,
     last: u64,
     /// Requests whose answer may have been on its way already when it was not wanted any more.
     given_up: BTreeSet<u64>,
 }
 
-impl<W: Way> Woven<W> {
-    pub(super) fn new(way: W, ears: Ears) -> Self {
+impl<W: MessageStream> SingleStream<W> {
+    pub(super) fn new(way: W, received: ReceivedMessages) -> Self {
         Self {
             way,
-            ears,
+            received,
             last: 0,
             given_up: BTreeSet::new(),
         }
@@ -48,7 +48,7 @@ impl<W: Way> Woven<W> {
                     return None;
                 }
             };
-            match retry(&params, &response, &self.ears) {
+            match retry(&params, &response, &self.received) {
                 Some(_) if manner == ClientKind::IsMute => return None,
                 Some(retry) => params = retry,
                 None => return Some(response),
@@ -84,7 +84,7 @@ impl<W: Way> Woven<W> {
                 let id = message["id"].as_u64();
                 return (id.unwrap_or_else(|| panic!("{message}")), message);
             }
-            let answer = self.ears.hear(&message);
+            let answer = self.received.hear(&message);
             if let Some(answer) = answer.filter(|_| manner != ClientKind::IsMute) {
                 self.way.send(&answer).await;
             }

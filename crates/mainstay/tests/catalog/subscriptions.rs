@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::{CallError, CallErrorKind, CallOptions, Fleet, Server, StateKind, Status};
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Occurrence, Rule, Script, Speaks, Step};
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ async fn next_connection(server: &Server, last: &Status) -> Status {
     came.await.expect("it comes back")
 }
 
-fn listened_for(side: &FarSide) -> Value {
+fn listened_for(side: &MemoryServer) -> Value {
     let params = side
         .last_params("subscriptions/listen")
         .expect("it is listened to");

@@ -59,9 +59,9 @@ impl Person {
             let subscription = json!({ "uri": URI });
             self.look("resources/subscribe", subscription, LONG).await;
         }
-        let before = self.client.ears().updates();
+        let before = self.client.received().updates();
         let deadline = Instant::now() + LONG;
-        while self.client.ears().updates() == before {
+        while self.client.received().updates() == before {
             assert!(
                 Instant::now() < deadline,
                 "{}: no update of server {server} is heard of",
@@ -71,7 +71,7 @@ impl Person {
             let touch = Errand::new(key, "touch", false, json!({ "uri": URI }));
             self.call_at(server, touch, ClientKind::Waits).await;
             let soon = Instant::now() + HEARD_SOON;
-            while self.client.ears().updates() == before && Instant::now() < soon {
+            while self.client.received().updates() == before && Instant::now() < soon {
                 // Whoever has one way only hears by asking.
                 self.list(SERVERS).await;
                 tokio::time::sleep(Duration::from_millis(10)).await;
