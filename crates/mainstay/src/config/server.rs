@@ -7,8 +7,7 @@ use mainstay_lifecycle::Policy;
 
 use super::builder::ServerBuilder;
 use super::identity::ServerIdentity;
-use super::runner;
-use super::target::{ConfigText, CustomTarget, HttpTarget, Provider, StdioTarget, Target};
+use super::target::{ConfigText, CustomTarget, HttpTarget, Provider, StdioTarget, Target, is_package_runner};
 use super::tool_view::ToolView;
 use crate::protocol::Era;
 use crate::transport::Connector;
@@ -155,7 +154,7 @@ impl ServerConfig {
     /// Whether a package runner such as `npx` or `docker run` starts it, which may have to install it first.
     pub fn is_package_runner(&self) -> bool {
         match &self.target {
-            Target::Stdio(program) => runner::is_package_runner(program),
+            Target::Stdio(program) => is_package_runner(program),
             Target::Http(_) | Target::Custom(_) => false,
         }
     }

@@ -13,9 +13,9 @@ use tracing::Instrument;
 
 use super::inbox::Report;
 use super::process_tree::ProcessTree;
+use super::process_tree::StartupActivity;
 use super::recovery;
 use super::start_queue::{self, QueuedStart, StartPermit};
-use super::startup_activity::StartupActivity;
 use super::tasks::Panicked;
 use crate::catalog::CallHeaders;
 use crate::config::{HttpKind, HttpTarget, StdioTarget, Target};

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::bounded::FilesRead;
 use super::bounded::read_at_most;
 use super::error::ConfigError;
 use super::host::Host;
 use super::parse::{self, FileContext};
-use super::read::FilesRead;
 use super::report::LineIndex;
 use crate::config::problem::{Problem, Severity};
 use crate::config::server::ServerConfig;

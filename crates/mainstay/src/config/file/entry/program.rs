@@ -4,12 +4,12 @@ use std::path::Path;
 
 use super::{EntryContext, expanded, path, path_from_folder};
 use crate::config::builder::ServerBuilder;
+use crate::config::file::bounded::ReadError;
 use crate::config::file::env_file::{EnvFile, MAX_ENV_FILE_BYTES};
+use crate::config::file::expand::{from_cwd, from_folder};
 use crate::config::file::fields::{Field, FieldSet};
 use crate::config::file::host::Host;
 use crate::config::file::keys::OF_ZED;
-use crate::config::file::paths;
-use crate::config::file::read::ReadError;
 use crate::config::file::report::ProblemReport;
 use crate::config::file::syntax::Value;
 use crate::config::problem::{ProblemText, quoted};
@@ -68,7 +68,7 @@ pub(super) fn read(
         .and_then(|field| path(field, context, report));
     let command = command.unwrap_or_else(|| ConfigText::from(UNREADABLE));
     let is_shell = is_shell(command.value());
-    let mut server = ServerConfig::stdio(name, paths::from_cwd(command, cwd.as_ref()));
+    let mut server = ServerConfig::stdio(name, from_cwd(command, cwd.as_ref()));
     if let Some(cwd) = cwd {
         server = server.cwd(cwd);
     }
@@ -159,7 +159,7 @@ fn from_project(
     report: &mut ProblemReport<'_>,
 ) -> Option<ConfigText> {
     let path = path(field, context, report)?;
-    let absolute = paths::from_folder(path, project);
+    let absolute = from_folder(path, project);
     absolute.map_err(|problem| field.error(report, problem)).ok()
 }
 
