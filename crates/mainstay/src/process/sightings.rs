@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
-use tokio::task::spawn_blocking;
 use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
 
 use super::marker;
 use super::scan::{self, EnvironSearch};

@@ -319,10 +319,7 @@ fn transport(
                 Some(meant) => format!("did you mean {meant:?}?"),
                 None => r#"write "stdio", "http" or "sse", or leave it out"#.to_owned(),
             };
-            kind.error(
-                report,
-                ProblemText::new(format!("{} is not understood", quoted(other)), fix),
-            );
+            kind.not_understood(other, &fix, report);
             return None;
         }
     };

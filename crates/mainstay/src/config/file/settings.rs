@@ -10,7 +10,7 @@ use super::keys::{BACKOFF, BUCKET, OF_OPENCODE, PROBE, RESTART, TOOLS};
 use super::report::ProblemReport;
 use super::syntax::Value;
 use crate::config::builder::ServerBuilder;
-use crate::config::problem::{ProblemText, quoted};
+use crate::config::problem::ProblemText;
 use crate::config::server::{Isolation, Replay};
 use crate::config::target::Target;
 use crate::config::tool_view::ToolView;
@@ -25,46 +25,34 @@ pub(super) fn settings<T: Into<Target>>(
     server = server
         .policy(policy(fields, report))
         .enabled(enabled(fields, report));
-    if let Some(required) = fields.get("required").and_then(|field| field.flag(report)) {
+    if let Some(required) = fields.read("required", Field::flag, report) {
         server = server.required(required);
     }
-    if let Some(lazy) = fields.get("lazy").and_then(|field| field.flag(report)) {
+    if let Some(lazy) = fields.read("lazy", Field::flag, report) {
         server = server.lazy(lazy);
     }
-    if let Some(isolation) = fields.get("isolation").and_then(|field| isolation(field, report)) {
+    if let Some(isolation) = fields.read("isolation", isolation, report) {
         server = server.isolation(isolation);
     }
-    if let Some(timeout) = fields
-        .get("startup_timeout")
-        .and_then(|field| field.duration(report))
-    {
+    if let Some(timeout) = fields.read("startup_timeout", Field::duration, report) {
         server = server.startup_timeout(timeout);
     }
-    if let Some(timeout) = fields
-        .get("call_timeout")
-        .and_then(|field| field.duration(report))
-    {
+    if let Some(timeout) = fields.read("call_timeout", Field::duration, report) {
         server = server.call_timeout(timeout);
     }
-    if let Some(timeout) = fields
-        .get("call_idle_timeout")
-        .and_then(|field| field.duration(report))
-    {
+    if let Some(timeout) = fields.read("call_idle_timeout", Field::duration, report) {
         server = server.call_idle_timeout(timeout);
     }
-    if let Some(timeout) = fields
-        .get("wait_timeout")
-        .and_then(|field| field.duration(report))
-    {
+    if let Some(timeout) = fields.read("wait_timeout", Field::duration, report) {
         server = server.wait_timeout(timeout);
     }
-    if let Some(era) = fields.get("era").and_then(|field| era(field, report)) {
+    if let Some(era) = fields.read("era", era, report) {
         server = server.era(era);
     }
-    if let Some(waiters) = fields.get("waiters").and_then(|field| field.whole_number(report)) {
+    if let Some(waiters) = fields.read("waiters", Field::whole_number, report) {
         server = server.waiters(waiters);
     }
-    if let Some(replay) = fields.get("replay").and_then(|field| replay(field, report)) {
+    if let Some(replay) = fields.read("replay", replay, report) {
         server = server.replay(replay);
     }
     server
@@ -72,7 +60,7 @@ pub(super) fn settings<T: Into<Target>>(
 
 /// `enabled`, or the `disabled` that other programs write.
 fn enabled(fields: &FieldSet<'_>, report: &mut ProblemReport<'_>) -> bool {
-    let enabled = fields.get("enabled").and_then(|field| field.flag(report));
+    let enabled = fields.read("enabled", Field::flag, report);
     let Some(field) = fields.get("disabled") else {
         return enabled.unwrap_or(true);
     };
@@ -87,48 +75,19 @@ fn enabled(fields: &FieldSet<'_>, report: &mut ProblemReport<'_>) -> bool {
 }
 
 fn era(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option<Era> {
-    match field.text(report)? {
-        "legacy" => Some(Era::Legacy),
-        "modern" => Some(Era::Modern),
-        other => {
-            let problem = ProblemText::new(
-                format!("{} is not understood", quoted(other)),
-                r#"write "legacy" or "modern", or leave it out"#,
-            );
-            field.error(report, problem);
-            None
-        }
-    }
+    let eras = [("legacy", Era::Legacy), ("modern", Era::Modern)];
+    field.one_of(&eras, r#"write "legacy" or "modern", or leave it out"#, report)
 }
 
 fn isolation(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option<Isolation> {
-    match field.text(report)? {
-        "shared" => Some(Isolation::Shared),
-        "session" => Some(Isolation::Session),
-        other => {
-            let problem = ProblemText::new(
-                format!("{} is not understood", quoted(other)),
-                r#"write "shared", or "session" for a server of its own for each client"#,
-            );
-            field.error(report, problem);
-            None
-        }
-    }
+    let kinds = [("shared", Isolation::Shared), ("session", Isolation::Session)];
+    let fix = r#"write "shared", or "session" for a server of its own for each client"#;
+    field.one_of(&kinds, fix, report)
 }
 
 fn replay(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option<Replay> {
-    match field.text(report)? {
-        "safe" => Some(Replay::Safe),
-        "never" => Some(Replay::Never),
-        other => {
-            let problem = ProblemText::new(
-                format!("{} is not understood", quoted(other)),
-                r#"write "safe" or "never""#,
-            );
-            field.error(report, problem);
-            None
-        }
-    }
+    let choices = [("safe", Replay::Safe), ("never", Replay::Never)];
+    field.one_of(&choices, r#"write "safe" or "never""#, report)
 }
 
 /// Which tools are shown, and how.
@@ -142,29 +101,17 @@ pub(super) fn tools(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option
         Some(field) => included(view, field, report),
         None => view,
     };
-    for item in fields
-        .get("exclude")
-        .and_then(|field| field.items(report))
-        .unwrap_or_default()
-    {
+    for item in fields.items("exclude", report) {
         if let Some(pattern) = item.text(report) {
             view = view.exclude(pattern);
         }
     }
-    for (tool, field) in fields
-        .get("rename")
-        .and_then(|field| field.entries(report))
-        .unwrap_or_default()
-    {
+    for (tool, field) in fields.entries("rename", report) {
         if let Some(name) = field.text(report) {
             view = view.rename(tool, name);
         }
     }
-    for (tool, field) in fields
-        .get("describe")
-        .and_then(|field| field.entries(report))
-        .unwrap_or_default()
-    {
+    for (tool, field) in fields.entries("describe", report) {
         if let Some(text) = field.text(report) {
             view = view.describe_as(tool, text);
         }
@@ -322,7 +269,7 @@ fn restart(field: &Field<'_>, policy: &mut Policy, report: &mut ProblemReport<'_
         return;
     };
     let fields = FieldSet::of(field, object, &RESTART, report);
-    if let Some(budget) = fields.get("budget").and_then(|field| field.count(report)) {
+    if let Some(budget) = fields.read("budget", Field::count, report) {
         policy.budget = budget;
     }
     if let Some(field) = fields.get("backoff") {
@@ -348,10 +295,7 @@ fn restart(field: &Field<'_>, policy: &mut Policy, report: &mut ProblemReport<'_
     if let Some(field) = fields.get("bucket") {
         bucket(field, policy, report);
     }
-    if let Some(stable_after) = fields
-        .get("stable_after")
-        .and_then(|field| field.duration(report))
-    {
+    if let Some(stable_after) = fields.read("stable_after", Field::duration, report) {
         policy.stable_after = stable_after;
     }
 }
@@ -367,10 +311,7 @@ fn when_spent(field: &Field<'_>, policy: &mut Policy, report: &mut ProblemReport
                 r#"for a server that only a call or a person starts again, write "restart": "never""#,
             ),
         ),
-        Some(other) => field.error(
-            report,
-            ProblemText::new(format!("{} is not understood", quoted(other)), fix),
-        ),
+        Some(other) => field.not_understood(other, fix, report),
     }
 }
 
@@ -379,8 +320,8 @@ fn backoff(field: &Field<'_>, policy: &mut Policy, report: &mut ProblemReport<'_
         return;
     };
     let fields = FieldSet::of(field, object, &BACKOFF, report);
-    let first = fields.get("first").and_then(|field| field.duration(report));
-    let ceiling = fields.get("ceiling").and_then(|field| field.duration(report));
+    let first = fields.read("first", Field::duration, report);
+    let ceiling = fields.read("ceiling", Field::duration, report);
     let usual = Backoff::default();
     policy.backoff = match (first, ceiling) {
         (Some(first), Some(ceiling)) => {
@@ -408,13 +349,10 @@ fn bucket(field: &Field<'_>, policy: &mut Policy, report: &mut ProblemReport<'_>
         return;
     };
     let fields = FieldSet::of(field, object, &BUCKET, report);
-    if let Some(size) = fields.get("size").and_then(|field| field.count(report)) {
+    if let Some(size) = fields.read("size", Field::count, report) {
         policy.bucket.size = size;
     }
-    if let Some(refill_every) = fields
-        .get("refill_every")
-        .and_then(|field| field.duration(report))
-    {
+    if let Some(refill_every) = fields.read("refill_every", Field::duration, report) {
         policy.bucket.refill_every = refill_every;
     }
 }
@@ -425,16 +363,13 @@ fn probe(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option<Probe> {
         return flag.then_some(probe);
     }
     let fields = FieldSet::of(field, field.object(report)?, &PROBE, report);
-    if let Some(after_silence) = fields
-        .get("after_silence")
-        .and_then(|field| field.duration(report))
-    {
+    if let Some(after_silence) = fields.read("after_silence", Field::duration, report) {
         probe.after_silence = after_silence;
     }
-    if let Some(timeout) = fields.get("timeout").and_then(|field| field.duration(report)) {
+    if let Some(timeout) = fields.read("timeout", Field::duration, report) {
         probe.timeout = timeout;
     }
-    if let Some(misses) = fields.get("misses").and_then(|field| field.count(report)) {
+    if let Some(misses) = fields.read("misses", Field::count, report) {
         probe.misses = misses;
     }
     Some(probe)

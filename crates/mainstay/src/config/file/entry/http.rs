@@ -70,16 +70,10 @@ pub(super) fn read(
     {
         server = server.unix_socket_file(path);
     }
-    if let Some(limit) = fields
-        .get("connect_timeout")
-        .and_then(|field| field.duration(report))
-    {
+    if let Some(limit) = fields.read("connect_timeout", Field::duration, report) {
         server = server.connect_timeout(limit);
     }
-    if let Some(limit) = fields
-        .get("first_byte_timeout")
-        .and_then(|field| field.duration(report))
-    {
+    if let Some(limit) = fields.read("first_byte_timeout", Field::duration, report) {
         server = server.first_byte_timeout(limit);
     }
     tls(server, fields, context, report)
@@ -133,10 +127,7 @@ fn headers(
             }
         }
     }
-    let from_variables = fields
-        .get("env_http_headers")
-        .and_then(|field| field.entries(report));
-    for (name, field) in from_variables.unwrap_or_default() {
+    for (name, field) in fields.entries("env_http_headers", report) {
         if is_new(name, &field, report)
             && let Some(value) = from_variable(&field, "the value", context, report)
         {
@@ -273,17 +264,11 @@ fn read_oauth(
         set(&mut config.client_id, text(own.get("CLIENT_ID"), context, report));
         let secret = text(own.get("CLIENT_SECRET"), context, report);
         set(&mut config.client_secret, secret.map(Into::into));
-        set(
-            &mut config.scopes,
-            own.get("scopes").and_then(|field| scopes(field, report)),
-        );
+        set(&mut config.scopes, own.read("scopes", scopes, report));
     }
     // Codex, and VS Code's forks.
     for key in ["oauth_scopes", "scopes"] {
-        set(
-            &mut config.scopes,
-            fields.get(key).and_then(|field| scopes(field, report)),
-        );
+        set(&mut config.scopes, fields.read(key, scopes, report));
     }
     if let Some(resource) = text(fields.get("oauth_resource"), context, report)
         && config.resource == OAuthResource::Published
@@ -314,10 +299,7 @@ fn object_of(
         text(own.get("client_secret"), context, report).map(Into::into),
     );
     for key in ["scopes", "scope"] {
-        set(
-            &mut config.scopes,
-            own.get(key).and_then(|field| scopes(field, report)),
-        );
+        set(&mut config.scopes, own.read(key, scopes, report));
     }
     if let Some(field) = own.get("resource") {
         config.resource = match field.value() {
@@ -326,10 +308,7 @@ fn object_of(
         };
     }
     for key in ["redirect_port", "callback_port"] {
-        set(
-            &mut config.redirect_port,
-            own.get(key).and_then(|field| port(field, report)),
-        );
+        set(&mut config.redirect_port, own.read(key, port, report));
     }
     if let Some(field) = own.get("grant")
         && let Some(name) = field.text(report)

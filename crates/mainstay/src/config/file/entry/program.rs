@@ -56,11 +56,9 @@ pub(super) fn read(
             entry.error(report, problem);
         }
     }
-    let args = fields.get("args").and_then(|field| field.items(report));
-    program.args.extend(args.unwrap_or_default());
+    program.args.extend(fields.items("args", report));
     for key in ["env", "environment", "envs"] {
-        let env = fields.get(key).and_then(|field| field.entries(report));
-        program.env.extend(env.unwrap_or_default());
+        program.env.extend(fields.entries(key, report));
     }
     let command = program
         .command
@@ -130,10 +128,8 @@ impl<'a> Program<'a> {
                         ProblemText::new("there is no `path`", "name the program to run"),
                     );
                 }
-                let args = parts.get("args").and_then(|field| field.items(report));
-                self.args = args.unwrap_or_default();
-                let env = parts.get("env").and_then(|field| field.entries(report));
-                self.env = env.unwrap_or_default();
+                self.args = parts.items("args", report);
+                self.env = parts.entries("env", report);
             }
             _ => self.command = Some(field.clone()),
         }
@@ -219,8 +215,7 @@ fn secrets(
     context: &EntryContext<'_>,
     report: &mut ProblemReport<'_>,
 ) {
-    let keys = fields.get("env_keys").and_then(|field| field.items(report));
-    for item in keys.unwrap_or_default() {
+    for item in fields.items("env_keys", report) {
         let Some(name) = item.text(report) else {
             continue;
         };
@@ -242,8 +237,7 @@ fn secrets(
 
 /// Codex passes on only the variables that `env_vars` names; Mainstay passes on all of them.
 fn inherited(fields: &FieldSet<'_>, report: &mut ProblemReport<'_>) {
-    let names = fields.get("env_vars").and_then(|field| field.items(report));
-    for item in names.unwrap_or_default() {
+    for item in fields.items("env_vars", report) {
         let has_name = item.as_object().is_some_and(|item| item.text("name").is_some());
         if !has_name {
             item.text(report);
