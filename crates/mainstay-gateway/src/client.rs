@@ -19,9 +19,9 @@ use mainstay::{ClientHandler, Era};
 
 use crate::budget::HeldBytes;
 use crate::door::HttpCaller;
-use crate::introduction::ClientIntroduction;
 use crate::isolation::{Isolated, OwnServers};
 use crate::principal::Principal;
+use crate::protocol::ClientIntroduction;
 use crate::protocol::{ClientMeta, MODERN_VERSIONS, capability_for, declined};
 use crate::router::tasks::{ClientTasks, OwnTasks};
 use crate::router::{Level, StartWaits, Subscriber, TASK_STATUS, task_id};

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use super::bounded::FilesRead;
+use super::configuration::ConfigError;
 use super::configuration::Configuration;
 use super::entry::{self, EntryContext};
-use super::error::ConfigError;
 use super::expand::Lookup;
 use super::fields::{Field, unknown};
 use super::host::{self, Host};
