@@ -89,7 +89,7 @@ async fn a_gateway_keeps_its_word_in_chaos() {
     let fleet = running.gateway.fleet().clone();
     let mut adversary = Adversary::new(&fleet, &cast, seed);
     adversary.rage(Instant::now() + lasts).await;
-    adversary.relent().await;
+    adversary.stop().await;
     final_checks::servers_are_back(&fleet).await;
     over.send_replace(true);
     let mut people = Vec::new();

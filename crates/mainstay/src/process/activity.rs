@@ -220,15 +220,15 @@ impl ProcStat {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader};
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command, Stdio};
     use std::time::{Duration, Instant};
 
     use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
-    use super::{Activity, InputGauge, Observer, is_stopped, scan};
+    use super::{Activity, InputGauge, Observer};
 
     /// A shell that leads its own group, and ends with the test.
     struct Shell(Child);
@@ -327,6 +327,18 @@ mod tests {
         assert_eq!(line.as_deref(), Some("line"));
         assert!(!gauge.has_unread(), "it has read both lines");
     }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod stopped_tests {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+    use super::{is_stopped, scan};
 
     /// A shell that leads its own group, and ends with the test; and the process whose number it writes first.
     struct Shell(Child, Pid);

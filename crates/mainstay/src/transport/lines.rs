@@ -31,7 +31,7 @@ const ORDERED_LANE: usize = 64;
 const URGENT_LANE: usize = 1024;
 
 /// How long the reader goes on when writing has failed: a server may answer, exit, and be written to, in this order.
-const LAST_WORDS: Duration = Duration::from_millis(50);
+const LAST_READ_GRACE: Duration = Duration::from_millis(50);
 
 /// What a line transport accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,7 +279,7 @@ async fn write_all<W: AsyncWrite + Unpin>(
     let end = match write::run(writer, ordered, urgent).await {
         Ok(()) => End::Closed,
         Err(error) => {
-            tokio::time::sleep(LAST_WORDS).await;
+            tokio::time::sleep(LAST_READ_GRACE).await;
             error.into()
         }
     };

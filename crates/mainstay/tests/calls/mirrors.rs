@@ -116,13 +116,7 @@ async fn a_call_that_shows_the_wrong_arguments_is_made_again_with_those_that_are
     let options = CallOptions::default().timeout(LONG);
     let again = server.call("sound", &json!({})).options(options).await;
     assert!(
-        matches!(
-            again,
-            Err(CallError {
-                kind: CallErrorKind::Rpc(_),
-                ..
-            })
-        ),
+        matches!(&again, Err(error) if matches!(error.kind, CallErrorKind::Rpc(_))),
         "once is enough: {again:?}"
     );
 }

@@ -83,7 +83,7 @@ impl<'a> Adversary<'a> {
     }
 
     /// Lets the fleet be. A process of its own that is frozen stays so: the fleet must see to that by itself.
-    pub(crate) async fn relent(&mut self) {
+    pub(crate) async fn stop(&mut self) {
         for at in 0..SERVERS {
             if let Some(host) = self.cast.host(at) {
                 host.fix();

@@ -67,7 +67,7 @@ async fn a_server_that_is_said_to_stream_is_not_asked_for_http_with_sse() {
     let remote = serve(Script::new(), on_sse()).await;
     let (_fleet, server) = keep(web("web", &remote.url("/sse")).http_kind(HttpKind::Streamable));
     let tried = server.wait_until(SOON, |status| status.attempt >= 2).await;
-    let error = tried.expect("in vain").last_error.unwrap();
+    let error = tried.expect("it fails").last_error.unwrap();
     assert!(error.message.contains("405"), "{error}");
     assert_eq!(remote.traffic(|traffic| traffic.requests("GET")), 0);
 }
@@ -93,7 +93,7 @@ async fn where_neither_transport_is_served_the_answer_of_the_newer_one_is_told()
     let remote = serve(Script::new(), on_sse()).await;
     let (_fleet, server) = keep(web("web", &remote.url("/nowhere")));
     let tried = server.wait_until(SOON, |status| status.attempt >= 1).await;
-    let error = tried.expect("in vain").last_error.unwrap();
+    let error = tried.expect("it fails").last_error.unwrap();
     assert!(error.message.contains("404"), "{error}");
 }
 

@@ -46,7 +46,7 @@ fn assert_names_the_login(challenge: &Challenge) {
     assert_eq!(challenge.scopes, ["files:read", "files:write"]);
 }
 
-/// Who waits for a login is called in vain, and not for long.
+/// A call to a server that waits for a login fails, and at once.
 async fn assert_calls_fail_at_once(server: &Server, remote: &FaultyHttpServer) {
     let before = remote.traffic(|traffic| traffic.requests("POST"));
     let error = echo(server).await.expect_err("not logged in");

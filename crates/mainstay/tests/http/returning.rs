@@ -44,7 +44,7 @@ async fn a_call_that_waits_for_a_server_is_answered_when_its_port_listens_again(
         remote.restart().await.unwrap();
         let reply = waiting.await.unwrap().expect("answered");
         assert!(reply.generation.0 > first);
-        assert_eq!(server.status().starts, 3, "knocks are no starts");
+        assert_eq!(server.status().starts, 3, "probes of the port are no starts");
     }
 }
 

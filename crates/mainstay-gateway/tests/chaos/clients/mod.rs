@@ -49,12 +49,12 @@ pub(crate) enum ClientKind {
 impl Client {
     /// Makes a request, and answers what it is asked meanwhile. The whole answer; `None` when the client did not wait for
     /// it, or the gateway gave none.
-    pub(crate) async fn ask(&mut self, method: &str, params: Value, manner: ClientKind) -> Option<Value> {
+    pub(crate) async fn ask(&mut self, method: &str, params: Value, kind: ClientKind) -> Option<Value> {
         match self {
-            Self::Streamable(client) => client.ask(method, params, manner).await,
-            Self::Stateless(client) => client.ask(method, params, manner).await,
-            Self::Old(client) => client.ask(method, params, manner).await,
-            Self::Piped(client) => client.ask(method, params, manner).await,
+            Self::Streamable(client) => client.ask(method, params, kind).await,
+            Self::Stateless(client) => client.ask(method, params, kind).await,
+            Self::Old(client) => client.ask(method, params, kind).await,
+            Self::Piped(client) => client.ask(method, params, kind).await,
         }
     }
 

@@ -37,8 +37,8 @@ impl Old {
         &self.0.received
     }
 
-    pub(super) async fn ask(&mut self, method: &str, params: Value, manner: ClientKind) -> Option<Value> {
-        self.0.ask(method, params, manner).await
+    pub(super) async fn ask(&mut self, method: &str, params: Value, kind: ClientKind) -> Option<Value> {
+        self.0.ask(method, params, kind).await
     }
 }
 

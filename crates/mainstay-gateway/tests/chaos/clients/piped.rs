@@ -25,7 +25,7 @@ impl Piped {
         &self.stream.received
     }
 
-    pub(super) async fn ask(&mut self, method: &str, mut params: Value, manner: ClientKind) -> Option<Value> {
+    pub(super) async fn ask(&mut self, method: &str, mut params: Value, kind: ClientKind) -> Option<Value> {
         self.requests += 1;
         let of_both_eras = !matches!(
             method,
@@ -39,7 +39,7 @@ impl Piped {
                 params["_meta"][key] = value.clone();
             }
         }
-        self.stream.ask(method, params, manner).await
+        self.stream.ask(method, params, kind).await
     }
 
     pub(super) async fn leave(self) {

@@ -43,21 +43,19 @@ impl Stateless {
         &self.received
     }
 
-    pub(super) async fn ask(&mut self, method: &str, params: Value, manner: ClientKind) -> Option<Value> {
-        match manner {
+    pub(super) async fn ask(&mut self, method: &str, params: Value, kind: ClientKind) -> Option<Value> {
+        match kind {
             ClientKind::Waits | ClientKind::Breaks | ClientKind::IsMute => {
-                self.in_rounds(method, params, manner).await
+                self.in_rounds(method, params, kind).await
             }
             // It has no other way to cancel.
             ClientKind::Leaves(after) | ClientKind::Cancels(after) => {
-                timeout(after, self.in_rounds(method, params, manner))
-                    .await
-                    .ok()?
+                timeout(after, self.in_rounds(method, params, kind)).await.ok()?
             }
         }
     }
 
-    async fn in_rounds(&mut self, method: &str, mut params: Value, manner: ClientKind) -> Option<Value> {
+    async fn in_rounds(&mut self, method: &str, mut params: Value, kind: ClientKind) -> Option<Value> {
         loop {
             self.last += 1;
             let id = self.last;
@@ -67,7 +65,7 @@ impl Stateless {
             let response = self.response(reply).await?;
             assert_eq!(response["id"], id, "the answer to another request: {response}");
             match retry(&params, &response, &self.received) {
-                Some(_) if manner == ClientKind::IsMute => return None,
+                Some(_) if kind == ClientKind::IsMute => return None,
                 Some(retry) => params = retry,
                 None => return Some(response),
             }

@@ -56,18 +56,18 @@ impl Streamable {
         &self.received
     }
 
-    pub(super) async fn ask(&mut self, method: &str, params: Value, manner: ClientKind) -> Option<Value> {
+    pub(super) async fn ask(&mut self, method: &str, params: Value, kind: ClientKind) -> Option<Value> {
         self.last += 1;
         let id = self.last;
-        match manner {
+        match kind {
             ClientKind::Waits | ClientKind::Breaks | ClientKind::IsMute => {
-                self.exchange(id, method, params, manner).await
+                self.exchange(id, method, params, kind).await
             }
-            ClientKind::Leaves(after) => timeout(after, self.exchange(id, method, params, manner))
+            ClientKind::Leaves(after) => timeout(after, self.exchange(id, method, params, kind))
                 .await
                 .ok()?,
             ClientKind::Cancels(after) => {
-                let mut exchange = pin!(self.exchange(id, method, params, manner));
+                let mut exchange = pin!(self.exchange(id, method, params, kind));
                 if let Ok(answer) = timeout(after, exchange.as_mut()).await {
                     return answer;
                 }
@@ -77,7 +77,7 @@ impl Streamable {
         }
     }
 
-    async fn exchange(&self, id: u64, method: &str, params: Value, manner: ClientKind) -> Option<Value> {
+    async fn exchange(&self, id: u64, method: &str, params: Value, kind: ClientKind) -> Option<Value> {
         let mut reply = self.session.ask(id, method, params).await;
         loop {
             match reply.status {
@@ -95,11 +95,11 @@ impl Streamable {
                     assert_eq!(message["id"], id, "the answer to another request");
                     return Some(message);
                 }
-                if manner != ClientKind::IsMute {
+                if kind != ClientKind::IsMute {
                     answer(&self.session, &self.received, &message).await;
                 }
             }
-            if let Some(last) = event.id.filter(|_| manner == ClientKind::Breaks) {
+            if let Some(last) = event.id.filter(|_| kind == ClientKind::Breaks) {
                 drop(reply);
                 reply = self.session.listen(Some(&last)).await;
             }

@@ -151,13 +151,13 @@ async fn kept(remote: &HttpBenchServer) -> Fallible<(Fleet, Server)> {
 
 /// Calls until a call is answered; says when it was.
 async fn answered(server: &Server) -> Fallible<SystemTime> {
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const RETURN_TIMEOUT: Duration = Duration::from_secs(30);
     let began = Instant::now();
     let arguments = json!({ "message": "hello" });
     loop {
         match server.call(TOOL, &arguments).await {
             Ok(_) => return Ok(SystemTime::now()),
-            Err(error) if began.elapsed() > PATIENCE => return Err(error.into()),
+            Err(error) if began.elapsed() > RETURN_TIMEOUT => return Err(error.into()),
             // A caller that waits for the server has no pause of its own; one that lost it asks again.
             Err(_) => sleep(Duration::from_millis(1)).await,
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::super::guardian;
-use super::{LONG, PATIENT_LADDER, ShutdownDeadline, comes_true, kill, marked, rerun, runs, start};
+use super::{LONG, PATIENT_LADDER, comes_true, kill, marked, rerun, runs, start, stop};
 
 /// What is promised for the time after this program was killed.
 const PROMISED: Duration = Duration::from_secs(1);
@@ -118,10 +118,7 @@ fn a_guardian_leaves_with_its_program_and_harms_no_one() {
         return rerun::block_on(async {
             let server = start("exit 0");
             let marker = server.process.marker().to_owned();
-            let _ = server
-                .process
-                .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
-                .await;
+            let _ = stop(server.process, &PATIENT_LADDER).await;
             let guardian = guardian::pid()
                 .expect("there is a guardian")
                 .as_raw_nonzero()

@@ -215,7 +215,7 @@ async fn a_socks_proxy_is_asked_for_the_server_and_passes_every_byte_on() {
         ),
     ] {
         let dialer = by(url, &proxy).unwrap();
-        assert!(dialer.socket().is_err(), "nobody knocks behind a proxy");
+        assert!(dialer.socket().is_err(), "no port is probed behind a proxy");
         assert!(!dialer.names_the_origin() && dialer.of_proxy().is_none());
         let mut near = dial(&dialer).await.unwrap();
         let (mut remote, _) = listener.accept().await.unwrap();

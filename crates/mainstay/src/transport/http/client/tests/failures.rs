@@ -172,11 +172,7 @@ async fn a_byte_order_mark_before_an_answer_is_skipped() {
 
 #[tokio::test]
 async fn an_error_without_an_id_belongs_to_the_request_that_it_came_for() {
-    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
-    Owner::session(&remote, &mut owner)
-        .await
-        .answer(405, "", "")
-        .await;
+    let (remote, mut owner) = Owner::start_session().await;
     owner.ask(2, "innocent");
     let innocent = remote.next().await;
     for (id, status) in [(3, 200), (4, 413), (5, 500)] {

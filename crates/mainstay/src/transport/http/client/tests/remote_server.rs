@@ -294,6 +294,14 @@ impl Owner {
         (Self { outbound, received }, Arc::new(Notes(received_in)))
     }
 
+    /// A remote server, and a transport in a session with it that has no stream of the server's own.
+    pub(crate) async fn start_session() -> (RemoteServer, Self) {
+        let (remote, mut owner) = Self::start(HttpOptions::new()).await;
+        let standing = Self::session(&remote, &mut owner).await;
+        standing.answer(405, "", "").await;
+        (remote, owner)
+    }
+
     /// A session, opened and initialized; the remote peer has its GET still to answer.
     pub(crate) async fn session(remote: &RemoteServer, owner: &mut Self) -> Exchange {
         owner.ask(1, "initialize");

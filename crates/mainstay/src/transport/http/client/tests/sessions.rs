@@ -84,11 +84,7 @@ async fn no_request_overtakes_the_end_of_the_handshake() {
 
 #[tokio::test]
 async fn a_legacy_request_is_cancelled_by_a_notification() {
-    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
-    Owner::session(&remote, &mut owner)
-        .await
-        .answer(405, "", "")
-        .await;
+    let (remote, mut owner) = Owner::start_session().await;
     owner.ask(2, "slow");
     let asked = remote.next().await;
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#;
@@ -101,9 +97,7 @@ async fn a_legacy_request_is_cancelled_by_a_notification() {
 async fn all_requests_that_are_dropped_at_once_free_their_places_and_are_cancelled_at_the_server() {
     // As many as can be under way at once.
     const REQUESTS: u64 = 256;
-    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
-    let standing = Owner::session(&remote, &mut owner).await;
-    standing.answer(405, "", "").await;
+    let (remote, mut owner) = Owner::start_session().await;
     let mut under_way = Vec::new();
     for id in 2..2 + REQUESTS {
         owner.ask(id, "slow");
@@ -136,11 +130,7 @@ async fn all_requests_that_are_dropped_at_once_free_their_places_and_are_cancell
 async fn a_lost_session_refuses_every_request_under_way_and_ends_the_transport() {
     let nameless = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"no session"},"id":null}"#;
     for (status, body) in [(404, ""), (400, nameless), (404, nameless)] {
-        let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
-        Owner::session(&remote, &mut owner)
-            .await
-            .answer(405, "", "")
-            .await;
+        let (remote, mut owner) = Owner::start_session().await;
         owner.ask(2, "a");
         let first = remote.next().await;
         owner.ask(3, "b");
@@ -169,11 +159,7 @@ async fn a_400_in_a_session_that_the_server_still_knows_is_the_failure_of_that_r
         ("bad call", 500),
         ("bad call", 429),
     ] {
-        let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
-        Owner::session(&remote, &mut owner)
-            .await
-            .answer(405, "", "")
-            .await;
+        let (remote, mut owner) = Owner::start_session().await;
         owner.ask(2, "innocent");
         let innocent = remote.next().await;
         owner.ask(3, "bad");
@@ -200,11 +186,7 @@ async fn a_400_in_a_session_that_the_server_still_knows_is_the_failure_of_that_r
 
 #[tokio::test]
 async fn requests_that_are_refused_together_share_a_ping_that_was_sent_after_their_refusal() {
-    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
-    Owner::session(&remote, &mut owner)
-        .await
-        .answer(405, "", "")
-        .await;
+    let (remote, mut owner) = Owner::start_session().await;
     let mut asked = Vec::new();
     for id in 2..8 {
         owner.ask(id, "a");
@@ -232,11 +214,7 @@ async fn requests_that_are_refused_together_share_a_ping_that_was_sent_after_the
 #[tokio::test]
 async fn what_a_server_does_not_want_to_be_told_is_no_lost_session() {
     const TOLD: &str = r#"{"jsonrpc":"2.0","method":"x-vendor/thing","params":{"a":[ ]}}"#;
-    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
-    Owner::session(&remote, &mut owner)
-        .await
-        .answer(405, "", "")
-        .await;
+    let (remote, mut owner) = Owner::start_session().await;
     for status in [400, 405, 500] {
         owner.send(TOLD.into(), Purpose::Notification);
         let told = remote.next().await;
@@ -271,11 +249,7 @@ async fn what_is_told_outside_of_a_session_shows_its_version_and_method() {
 
 #[tokio::test]
 async fn an_error_that_names_its_request_is_its_answer_and_no_lost_session() {
-    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
-    Owner::session(&remote, &mut owner)
-        .await
-        .answer(405, "", "")
-        .await;
+    let (remote, mut owner) = Owner::start_session().await;
     let error = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"no"}}"#;
     owner.ask(2, "a");
     remote.next().await.json(400, error).await;
@@ -393,11 +367,7 @@ fn refused(end: End) -> std::io::ErrorKind {
 
 #[tokio::test]
 async fn a_404_within_a_session_is_its_loss_even_where_it_names_the_request() {
-    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
-    Owner::session(&remote, &mut owner)
-        .await
-        .answer(405, "", "")
-        .await;
+    let (remote, mut owner) = Owner::start_session().await;
     owner.ask(2, "tools/list");
     let unknown =
         r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32001,"message":"TransportSession not found"}}"#;
@@ -409,11 +379,7 @@ async fn a_404_within_a_session_is_its_loss_even_where_it_names_the_request() {
 
 #[tokio::test]
 async fn a_404_of_a_server_that_lacks_the_method_is_its_answer() {
-    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
-    Owner::session(&remote, &mut owner)
-        .await
-        .answer(405, "", "")
-        .await;
+    let (remote, mut owner) = Owner::start_session().await;
     owner.ask(2, "prompts/list");
     let unknown = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"Method not found"}}"#;
     remote.next().await.json(404, unknown).await;

@@ -78,11 +78,7 @@ async fn a_stream_that_breaks_before_its_answer_fails_the_request_at_once() {
 
 #[tokio::test]
 async fn a_stream_with_event_ids_is_taken_up_again_until_the_answer() {
-    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
-    Owner::session(&remote, &mut owner)
-        .await
-        .answer(405, "", "")
-        .await;
+    let (remote, mut owner) = Owner::start_session().await;
     owner.ask(2, "a");
     let mut asked = remote.next().await;
     asked.events("").await;
@@ -98,11 +94,7 @@ async fn a_stream_with_event_ids_is_taken_up_again_until_the_answer() {
 
 #[tokio::test]
 async fn a_server_killed_in_the_middle_of_a_resumable_answer_fails_the_request_within_milliseconds() {
-    let (mut remote, mut owner) = Owner::start(HttpOptions::new()).await;
-    Owner::session(&remote, &mut owner)
-        .await
-        .answer(405, "", "")
-        .await;
+    let (mut remote, mut owner) = Owner::start_session().await;
     owner.ask(2, "a");
     let mut asked = remote.next().await;
     asked.events("").await;
@@ -125,11 +117,7 @@ async fn a_server_killed_in_the_middle_of_a_resumable_answer_fails_the_request_w
 
 #[tokio::test]
 async fn a_resumed_stream_of_a_lost_session_fails_its_request_and_ends_the_transport() {
-    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
-    Owner::session(&remote, &mut owner)
-        .await
-        .answer(405, "", "")
-        .await;
+    let (remote, mut owner) = Owner::start_session().await;
     owner.ask(2, "a");
     let mut asked = remote.next().await;
     asked.events("").await;
