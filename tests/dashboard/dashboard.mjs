@@ -309,7 +309,7 @@ try {
     await page.keyboard.press("Space");
     await row("demo").locator(".badge", { hasText: "connected" }).waitFor();
   });
-  await step("a configuration file that is not applied is said, with the reason, until it is mended", async () => {
+  await step("a configuration file that is not applied is said, with the reason, until it is fixed", async () => {
     const sound = readFileSync(config, "utf8");
     writeFileSync(config, "{ half");
     await page.locator("#banner", { hasText: "not applied" }).waitFor();

@@ -249,7 +249,7 @@ fn remedy(now: &NotConnected) -> String {
             "A person must log in to the server.".to_owned()
         }
         (StateKind::PermanentlyFailed, _) => {
-            "It is not tried again: a person must mend its configuration and restart it.".to_owned()
+            "It is not tried again: a person must fix its configuration and restart it.".to_owned()
         }
         (StateKind::Disconnected, Some(Reason::BudgetSpent) | None) => match next_try(now) {
             Some(pause) => format!("It is tried again in {pause}, or when a person restarts it."),
@@ -290,7 +290,7 @@ fn advice(now: &NotConnected) -> String {
         }
         (StateKind::Disconnected, Some(Reason::AuthRequired)) => LOGIN.to_owned(),
         (StateKind::PermanentlyFailed, _) => {
-            "A person must mend and restart the server; until then it cannot be called.".to_owned()
+            "A person must fix and restart the server; until then it cannot be called.".to_owned()
         }
         (StateKind::Disconnected, Some(Reason::BudgetSpent) | None) => match again() {
             Some(pause) => format!("The server is tried again in {pause}, or when a person restarts it."),

@@ -16,7 +16,6 @@ mod failure;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod gateway;
-mod introduction;
 mod isolation;
 mod observer;
 mod principal;

@@ -8,7 +8,6 @@ mod edges;
 mod invariants;
 mod liveness;
 mod policies;
-mod random_walk;
 mod search;
 mod simulation;
 mod trace;

@@ -10,7 +10,7 @@ pub(super) fn text(examinations: &[Examination], screen: &Screen) -> Text {
     let paint = screen.out;
     let mut shown = Text::default();
     for examination in examinations {
-        let mark = if examination.needs_mending() {
+        let mark = if examination.needs_fix() {
             paint.ink(Ink::Red, "✘")
         } else if examination.findings.is_empty() {
             paint.ink(Ink::Green, "✔")
@@ -35,8 +35,8 @@ pub(super) fn text(examinations: &[Examination], screen: &Screen) -> Text {
         .filter(|finding| finding.level == DiagnosisLevel::Problem)
         .count();
     let verdict = match problems {
-        0 => paint.ink(Ink::Green, "nothing needs mending"),
-        problems => text!("{} to mend", count(problems, "problem")),
+        0 => paint.ink(Ink::Green, "nothing to fix"),
+        problems => text!("{} to fix", count(problems, "problem")),
     };
     shown.push_line(text!("\n{}", verdict));
     shown

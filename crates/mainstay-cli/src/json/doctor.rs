@@ -9,7 +9,7 @@ use crate::doctor::{Diagnosis, Examination};
 #[derive(Serialize)]
 pub(crate) struct DoctorDocument<'a> {
     version: u32,
-    /// Whether nothing needs mending.
+    /// Whether there is nothing to fix.
     ok: bool,
     checks: Vec<ExaminationDocument<'a>>,
 }
@@ -37,7 +37,7 @@ impl<'a> DoctorDocument<'a> {
     pub(crate) fn of(examinations: &'a [Examination]) -> Self {
         Self {
             version: VERSION,
-            ok: !examinations.iter().any(Examination::needs_mending),
+            ok: !examinations.iter().any(Examination::needs_fix),
             checks: examinations.iter().map(ExaminationDocument::of).collect(),
         }
     }
@@ -47,7 +47,7 @@ impl<'a> ExaminationDocument<'a> {
     fn of(examination: &'a Examination) -> Self {
         Self {
             check: examination.check,
-            ok: !examination.needs_mending(),
+            ok: !examination.needs_fix(),
             summary: &examination.summary,
             findings: examination.findings.iter().map(DiagnosisDocument::of).collect(),
         }

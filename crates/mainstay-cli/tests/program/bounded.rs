@@ -19,7 +19,7 @@ async fn a_client_that_asks_too_often_is_told_when_to_come_back() {
     let hello = || Ask::post("/mcp", &initialize(json!({})));
     let first = hello().send(serving.address).await;
     assert_eq!(first.status, 200);
-    // Far faster than one a second, however busy the machine is: one of them comes too soon.
+    // RemotePeer faster than one a second, however busy the machine is: one of them comes too soon.
     let mut refused = None;
     for _ in 0..100 {
         let next = hello().send(serving.address).await;

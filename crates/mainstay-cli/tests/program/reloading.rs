@@ -215,20 +215,20 @@ fn a_file_that_is_written_in_pieces_is_read_when_it_is_whole() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rotated_token_dials_first_and_drains_after() {
-    let far = FaultyHttpServer::start(Script::new(), HttpScript::new().bearer("first-token"));
-    let far = far.await.unwrap();
+    let remote = FaultyHttpServer::start(Script::new(), HttpScript::new().bearer("first-token"));
+    let remote = remote.await.unwrap();
     let sandbox = Sandbox::new();
     // The token stands in a file of its own, as secrets are mounted.
     sandbox.write("home/.config/mainstay/token", "first-token\n");
     sandbox.configure(&json!({ "web": {
-        "url": far.url("/mcp"), "headers": { "Authorization": "Bearer ${file:token}" }
+        "url": remote.url("/mcp"), "headers": { "Authorization": "Bearer ${file:token}" }
     } }));
     let serving = Serving::start(&sandbox, &[]);
     let visitor = Arc::new(Visitor::legacy(serving.address, "/mcp/web").await);
     let slow = visitor.clone();
     let running = tokio::spawn(async move { slow.call("slow_then_answer", json!({ "ms": 5000 })).await });
-    assert!(far.wait_for("tools/call", 1, LONG).await);
-    far.edit_http(|http| *http = HttpScript::new().bearer("second-token"));
+    assert!(remote.wait_for("tools/call", 1, LONG).await);
+    remote.edit_http(|http| *http = HttpScript::new().bearer("second-token"));
     sandbox.write("home/.config/mainstay/token", "second-token\n");
     let line = serving.hears(": replaced web");
     assert!(!line.contains("second"), "{line}");

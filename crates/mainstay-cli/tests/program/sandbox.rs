@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 pub(crate) const MAINSTAY: &str = env!("CARGO_BIN_EXE_mainstay");
 
-/// Far more than any run takes; a run that takes longer hangs.
+/// RemotePeer more than any run takes; a run that takes longer hangs.
 const HANGS: Duration = Duration::from_secs(60);
 /// How soon nothing is left when the program has ended: a second on a quiet machine; the rest is for a busy one.
 const GONE_WITHIN: Duration = Duration::from_secs(5);

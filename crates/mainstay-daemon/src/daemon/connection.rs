@@ -229,7 +229,7 @@ impl Daemon {
         if let Some(why) = self.live.unusable() {
             return Err(HelloRefusal::new(
                 format!("the daemon's configuration cannot be used ({why})"),
-                "mend it: the daemon reads it again when it changes",
+                "fix it: the daemon reads it again when it changes",
             ));
         }
         let own = self.live.file();

@@ -97,7 +97,7 @@ fn invalid(error: &mainstay::config::InvalidServer) -> HelloRefusal {
     let problems: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
     HelloRefusal::new(
         format!("the server cannot be used ({})", problems.join("; ")),
-        "mend it in the configuration of the host",
+        "fix it in the configuration of the host",
     )
 }
 

@@ -226,7 +226,7 @@ impl LiveConfiguration {
         self.health.borrow().problem.clone()
     }
 
-    /// Why there is no configuration: the file could not be used when the program started, and was not mended since.
+    /// Why there is no configuration: the file could not be used when the program started, and was not fixed since.
     pub fn unusable(&self) -> Option<Arc<str>> {
         let health = self.health.borrow();
         health.is_unusable.then(|| health.problem.clone()).flatten()

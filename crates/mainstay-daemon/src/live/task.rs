@@ -143,7 +143,7 @@ impl LiveTask {
             {
                 self.accept();
             }
-            // One that was refused before and is mended is applied, even if it changes nothing: so those who saw the refusal see its
+            // One that was refused before and is fixed is applied, even if it changes nothing: so those who saw the refusal see its
             // end.
             Ok(configuration) => {
                 let reloaded = self.apply(configuration).await;

@@ -6,7 +6,6 @@
 
 mod input;
 mod output;
-mod oversized;
 
 use std::sync::Arc;
 use std::time::Duration;

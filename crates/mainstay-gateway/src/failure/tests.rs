@@ -105,7 +105,7 @@ async fn the_failure_of_a_server_that_is_not_connected_says_its_state_and_what_t
         (
             state(StateKind::PermanentlyFailed, None, 1, None),
             "Server files has failed and is not tried again (permanently_failed): exited with status 3. The call did \
-             not run. A person must mend and restart the server; until then it cannot be called.",
+             not run. A person must fix and restart the server; until then it cannot be called.",
             "permanently_failed",
         ),
     ] {

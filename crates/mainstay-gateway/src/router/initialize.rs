@@ -17,7 +17,7 @@ use super::resolve::removed;
 use super::{RoutedRequest, Router, tasks};
 use crate::client::Client;
 use crate::failure;
-use crate::introduction::ClientIntroduction;
+use crate::protocol::ClientIntroduction;
 use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS, text};
 use crate::scope::Scope;
 

@@ -13,7 +13,6 @@ mod log_level;
 mod pages;
 mod parked;
 mod resolve;
-mod starting;
 mod state;
 mod subscribers;
 mod subscriptions;
@@ -27,8 +26,8 @@ use mainstay::{Catalog, Era, Fleet};
 use tracing::Instrument;
 
 pub(crate) use listen::ended;
+pub(crate) use lists::StartWaits;
 pub(crate) use log_level::Level;
-pub(crate) use starting::StartWaits;
 #[cfg(any(test, fuzzing))]
 pub(crate) use state::fuzz as fuzz_state;
 pub(crate) use subscribers::{Subscriber, Subscribers, TASK_STATUS, fingerprints_of, task_id};

@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::diagnostic::{CatalogFault, Diagnostic, DiagnosticList};
-use super::hash::Hasher;
+use super::names::Hasher;
 use super::offer::{OfPrompts, OfResources, OfTemplates, OfTools, Offer, ServerSection};
-use super::published::{CatalogContent, Freshness, OfferTable, PublishedServer};
-use super::{Catalog, Kind, ServerCatalog, addresses};
+use super::published::{CatalogContent, Freshness, OfferTable, PublishedServer, overlaps};
+use super::server::{CatalogFault, Diagnostic, DiagnosticList};
+use super::{Catalog, Kind, ServerCatalog};
 use crate::config::ToolView;
 
 /// What one server offers as callers see it: its catalog through its view.
@@ -99,7 +99,7 @@ impl Catalog {
             join.add(server, listed);
         }
         join.diagnostics
-            .extend(addresses::overlaps(&join.resources, &join.templates));
+            .extend(overlaps(&join.resources, &join.templates));
         let content = CatalogContent {
             revision: 0,
             hash: join.hasher.finish(),

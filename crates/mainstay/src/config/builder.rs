@@ -8,10 +8,10 @@ use std::time::Duration;
 use mainstay_lifecycle::{Policy, TimeLimits};
 
 use super::check;
-use super::oauth::OAuthSetting;
 use super::plain_secret;
 use super::problem::{Problem, ProblemText, SettingProblem, Severity, dotted};
 use super::server::{CommonSettings, Isolation, PACKAGE_RUNNER_OPEN_LIMIT, Replay, ServerConfig};
+use super::target::OAuthSetting;
 use super::target::{
     ClientCertificate, ConfigText, FilePath, HttpKind, HttpTarget, Provider, Secret, StdioTarget, Target,
 };

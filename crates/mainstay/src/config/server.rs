@@ -7,8 +7,9 @@ use mainstay_lifecycle::Policy;
 
 use super::builder::ServerBuilder;
 use super::identity::ServerIdentity;
-use super::runner;
-use super::target::{ConfigText, CustomTarget, HttpTarget, Provider, StdioTarget, Target, UnusableTarget};
+use super::target::{
+    ConfigText, CustomTarget, HttpTarget, Provider, StdioTarget, Target, UnusableTarget, is_package_runner,
+};
 use super::tool_view::ToolView;
 use crate::protocol::Era;
 use crate::transport::Connector;
@@ -162,7 +163,7 @@ impl ServerConfig {
     /// Whether a package runner such as `npx` or `docker run` starts it, which may have to install it first.
     pub fn is_package_runner(&self) -> bool {
         match &self.target {
-            Target::Stdio(program) => runner::is_package_runner(program),
+            Target::Stdio(program) => is_package_runner(program),
             Target::Http(_) | Target::Custom(_) | Target::Unusable(_) => false,
         }
     }

@@ -13,9 +13,9 @@ use tracing::Instrument;
 
 use super::inbox::Report;
 use super::process_tree::ProcessTree;
+use super::process_tree::StartupActivity;
 use super::recovery;
 use super::start_queue::{self, QueuedStart, StartPermit};
-use super::startup_activity::StartupActivity;
 use super::tasks::Panicked;
 use crate::catalog::CallHeaders;
 use crate::config::{HttpKind, HttpTarget, StdioTarget, Target};
@@ -37,7 +37,7 @@ const RESTORE_GRACE: Duration = Duration::from_secs(2);
 /// it has been asked in both ways. Not earlier, since such attempts are wasted if the server is merely ill.
 const LAST_ATTEMPTS_LIMIT: u32 = 2;
 
-/// Why a connection could not be opened. `recovery` says what can mend it.
+/// Why a connection could not be opened. `recovery` says what can resolve it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DialError {
     #[error(transparent)]
@@ -358,7 +358,7 @@ impl Dial {
         let last = started + hard_limit;
         let input = input.map(Arc::new);
         let has_unread = || input.as_ref().is_some_and(|input| input.has_unread());
-        let far = PipeView {
+        let remote = PipeView {
             has_unread: &has_unread,
             starts_new_process: match settings.target() {
                 Target::Stdio(_) | Target::Custom(_) => true,
@@ -369,7 +369,7 @@ impl Dial {
             &peer,
             introduction,
             plan.approach,
-            far,
+            remote,
             last + Duration::from_secs(1),
         );
         let mut activity = StartupActivity::new(self, settings, tree.process(), input.clone(), permit.take());

@@ -90,7 +90,7 @@ pub(crate) enum Report {
     ListChanged(Generation),
     Lost(Generation, Arc<Failure>),
     CallAnswered(Generation),
-    /// A call failed; what would mend it, and what went wrong.
+    /// A call failed; what would resolve it, and what went wrong.
     CallFailed(Generation, Recovery, Arc<Failure>),
     /// A request broke off: the server may be gone.
     ProbeNow(Generation),

@@ -14,12 +14,10 @@ mod process_tree;
 pub(crate) mod recovery;
 mod reports;
 pub(crate) mod start_queue;
-mod startup_activity;
 mod stored;
 mod tasks;
 #[cfg(test)]
 mod tests;
-mod watches;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

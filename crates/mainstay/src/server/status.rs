@@ -49,7 +49,7 @@ pub struct Status {
     pub protocol: Option<(Era, Arc<str>)>,
     /// How the live connection travels.
     pub transport: Option<TransportKind>,
-    /// The id of the session that the server opened for the live connection, where it did. Whoever knows it can speak for
+    /// The id of the session that the server opened for the live connection, where it did. A reader who knows it can act as
     /// this client.
     pub session: Option<Arc<str>>,
     /// When a call was last answered with a result.

@@ -139,13 +139,7 @@ async fn the_wait_for_a_connection_is_as_long_as_the_configuration_or_the_call_s
         let began = Instant::now();
         let call = echo(&server, options).await;
         assert!(
-            matches!(
-                call,
-                Err(CallError {
-                    kind: CallErrorKind::WaitTimedOut { .. },
-                    ..
-                })
-            ),
+            matches!(&call, Err(error) if matches!(error.kind, CallErrorKind::WaitTimedOut { .. })),
             "{call:?}"
         );
         assert_eq!(began.elapsed().as_secs(), limit);
@@ -193,13 +187,7 @@ async fn a_call_fails_at_once_where_the_next_attempt_is_known_to_come_after_its_
     let began = Instant::now();
     let error = echo(&server, CallOptions::default().timeout(Duration::from_secs(5))).await;
     assert!(
-        matches!(
-            error,
-            Err(CallError {
-                kind: CallErrorKind::NotConnected(_),
-                ..
-            })
-        ),
+        matches!(&error, Err(error) if matches!(error.kind, CallErrorKind::NotConnected(_))),
         "{error:?}"
     );
     assert_eq!(began.elapsed(), Duration::ZERO);

@@ -3,19 +3,17 @@
 //! The rest is read even after a mistake, so that a person sees everything that is wrong at once.
 
 mod http;
-mod oauth;
 mod program;
 
 use std::path::Path;
 
-use super::expand::{self, Remark, Variables};
+use super::expand::{self, Remark, Variables, from_folder, with_home};
 use super::fields::{Field, FieldSet, unknown};
 use super::filters;
 use super::host::Host;
 use super::keys::SERVER;
 use super::layout::Layout;
 use super::parse::FileContext;
-use super::paths;
 use super::report::ProblemReport;
 use super::settings::{foreign_timeouts, settings};
 use super::syntax::Value;
@@ -308,10 +306,7 @@ fn transport(
                 Some(meant) => format!("did you mean {meant:?}?"),
                 None => r#"write "stdio", "http" or "sse", or leave it out"#.to_owned(),
             };
-            kind.error(
-                report,
-                ProblemText::new(format!("{} is not understood", quoted(other)), fix),
-            );
+            kind.not_understood(other, &fix, report);
             return None;
         }
     };
@@ -362,13 +357,13 @@ fn path_from_folder(
     report: &mut ProblemReport<'_>,
 ) -> Option<ConfigText> {
     let path = path(field, context, report)?;
-    let absolute = paths::from_folder(path, context.variables.folder);
+    let absolute = from_folder(path, context.variables.folder);
     absolute.map_err(|problem| field.error(report, problem)).ok()
 }
 
 fn path(field: &Field<'_>, context: &EntryContext<'_>, report: &mut ProblemReport<'_>) -> Option<ConfigText> {
     let written = field.text(report)?;
-    let path = paths::with_home(
+    let path = with_home(
         expanded(field, written, &context.variables, report)?,
         context.variables.lookup,
     );

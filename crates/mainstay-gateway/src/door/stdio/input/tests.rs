@@ -6,13 +6,13 @@ use crate::door::endless::Endless;
 
 /// Reads these pieces, each of which arrives by itself.
 async fn read(pieces: &[&[u8]], limit: usize) -> Vec<String> {
-    let (mut far, near) = duplex(64);
+    let (mut remote, near) = duplex(64);
     let writing = async {
         for piece in pieces {
-            far.write_all(piece).await.unwrap();
+            remote.write_all(piece).await.unwrap();
             tokio::task::yield_now().await;
         }
-        drop(far);
+        drop(remote);
     };
     let reading = async {
         let mut lines = LineReader::new(near, limit);
@@ -55,8 +55,8 @@ async fn the_ends_of_a_line_that_is_too_long_say_whose_request_it_is() {
         (r#"{"method":"m","params":{"x":""#, r#""},"id":"a"}"#),
     ] {
         let long = format!("{before}{}{behind}\n", "x".repeat(3 * READ_SIZE));
-        let (mut far, near) = duplex(64);
-        let writing = async { far.write_all(long.as_bytes()).await.unwrap() };
+        let (mut remote, near) = duplex(64);
+        let writing = async { remote.write_all(long.as_bytes()).await.unwrap() };
         let mut lines = LineReader::new(near, 100);
         let ((), read) = tokio::join!(writing, lines.next());
         let ReadLine::TooLong(skipped) = read else {

@@ -1,4 +1,4 @@
-//! A far side that speaks HTTP just well enough, and an owner that notes what it is told.
+//! A remote peer that speaks HTTP just well enough, and an owner that notes what it is told.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-pub(crate) struct Far {
+pub(crate) struct RemoteServer {
     url: String,
     asked: Mutex<mpsc::UnboundedReceiver<Exchange>>,
     listening: tokio::task::JoinHandle<()>,
@@ -40,7 +40,7 @@ pub(crate) struct Exchange {
     again: oneshot::Sender<Box<dyn Wire>>,
 }
 
-impl Far {
+impl RemoteServer {
     pub(crate) async fn start() -> Self {
         Self::start_at("127.0.0.1:0").await
     }
@@ -276,11 +276,11 @@ impl Inbound for Notes {
 }
 
 impl Owner {
-    /// A far side, and a started transport to it.
-    pub(crate) async fn start(options: HttpOptions) -> (Far, Self) {
-        let far = Far::start().await;
-        let http = Http::new(far.url(), options).unwrap();
-        (far, Self::over(http))
+    /// A remote peer, and a started transport to it.
+    pub(crate) async fn start(options: HttpOptions) -> (RemoteServer, Self) {
+        let remote = RemoteServer::start().await;
+        let http = Http::new(remote.url(), options).unwrap();
+        (remote, Self::over(http))
     }
 
     pub(crate) fn over(transport: impl Transport) -> Self {
@@ -294,11 +294,19 @@ impl Owner {
         (Self { outbound, received }, Arc::new(Notes(received_in)))
     }
 
-    /// A session, opened and initialized; the far side has its GET still to answer.
-    pub(crate) async fn session(far: &Far, owner: &mut Self) -> Exchange {
+    /// A remote server, and a transport in a session with it that has no stream of the server's own.
+    pub(crate) async fn start_session() -> (RemoteServer, Self) {
+        let (remote, mut owner) = Self::start(HttpOptions::new()).await;
+        let standing = Self::session(&remote, &mut owner).await;
+        standing.answer(405, "", "").await;
+        (remote, owner)
+    }
+
+    /// A session, opened and initialized; the remote peer has its GET still to answer.
+    pub(crate) async fn session(remote: &RemoteServer, owner: &mut Self) -> Exchange {
         owner.ask(1, "initialize");
         let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18"}}"#;
-        let asked = far.next_of("POST").await;
+        let asked = remote.next_of("POST").await;
         assert_eq!(asked.header("mcp-session-id"), None);
         asked
             .answer(
@@ -309,17 +317,17 @@ impl Owner {
             .await;
         owner.message().await;
         owner.send(INITIALIZED.into(), Purpose::Notification);
-        let told = far.next_of("POST").await;
+        let told = remote.next_of("POST").await;
         assert_eq!(told.body, INITIALIZED);
         told.answer(202, "", "").await;
-        far.next_of("GET").await
+        remote.next_of("GET").await
     }
 
     pub(crate) fn ask(&self, id: u64, method: &str) {
         self.send(request(id, method), Purpose::Request { id });
     }
 
-    /// Takes a request back, and tells the far side so.
+    /// Takes a request back, and tells the remote peer so.
     pub(crate) fn cancel(&self, id: u64, cancel: &str) {
         self.outbound.withdraw(id);
         self.send(cancel.to_owned(), Purpose::Cancel { id });

@@ -6,8 +6,8 @@ use super::dice::Dice;
 
 /// A call of a built-in tool, known by its key wherever it turns up.
 #[derive(Clone, Debug)]
-pub struct Errand {
-    /// The key, which no other errand of the run has.
+pub struct PlannedCall {
+    /// The key, which no other call of the run has.
     pub key: String,
     /// The tool, by the server's own name for it.
     pub tool: &'static str,
@@ -17,8 +17,8 @@ pub struct Errand {
     pub arguments: Value,
 }
 
-impl Errand {
-    /// Throws the dice for an errand of this key.
+impl PlannedCall {
+    /// Throws the dice for a call of this key.
     pub fn draw(key: String, dice: &mut Dice) -> Self {
         let (tool, repeatable, arguments) = match dice.below(1000) {
             0..150 => ("echo", true, json!({})),
@@ -39,7 +39,7 @@ impl Errand {
         Self::new(key, tool, repeatable, arguments)
     }
 
-    /// A random errand.
+    /// A random call.
     #[must_use]
     pub fn new(key: String, tool: &'static str, repeatable: bool, mut arguments: Value) -> Self {
         arguments["key"] = json!(key);

@@ -1,4 +1,4 @@
-//! The far side: a server that does next to nothing, in memory or as a process of its own.
+//! The server of the benchmarks: it does next to nothing, in memory or as a process of its own.
 //!
 //! It does as little as possible, so that what is timed is the near side. Unless it is said to be modern it is a server
 //! of the older era, and of the questions it does not know the modern one is answered with "method not found".
@@ -24,18 +24,18 @@ pub(crate) const SERVE: &str = "serve";
 /// Starts this program as a mere writer, `PIPE length`: that many bytes for each line it reads.
 pub(crate) const PIPE: &str = "pipe";
 
-/// The tool that every far side has.
+/// The tool that every server has.
 pub(crate) const TOOL: &str = "tool-0";
 
-/// What a far side is like.
+/// What a server is like.
 #[derive(Clone, Copy)]
-pub(crate) struct FarServer {
+pub(crate) struct BenchServer {
     /// How long it takes to start.
     pub(crate) startup: Duration,
     /// The length of the text in its results.
     pub(crate) result: usize,
     pub(crate) tools: usize,
-    pub(crate) era: FarEra,
+    pub(crate) era: BenchEra,
     /// Its tools change all the time, and it says so.
     pub(crate) restless: bool,
     /// The bytes that either direction holds, in memory.
@@ -44,39 +44,39 @@ pub(crate) struct FarServer {
 
 /// Which way it is to be spoken to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FarEra {
+pub(crate) enum BenchEra {
     Legacy,
     Modern,
 }
 
-impl Default for FarServer {
+impl Default for BenchServer {
     fn default() -> Self {
         Self {
             startup: Duration::ZERO,
             result: 40,
             tools: 1,
-            era: FarEra::Legacy,
+            era: BenchEra::Legacy,
             restless: false,
             buffer: 64 * 1024,
         }
     }
 }
 
-impl FarServer {
-    /// A line transport with this far side at its other end, in a task.
+impl BenchServer {
+    /// A line transport with this server at its other end, in a task.
     pub(crate) fn in_memory(self) -> Box<dyn Transport> {
-        let (near, far) = tokio::io::duplex(self.buffer);
-        tokio::spawn(self.answer_all(far));
+        let (near, remote) = tokio::io::duplex(self.buffer);
+        tokio::spawn(self.answer_all(remote));
         let (reader, writer) = tokio::io::split(near);
         Box::new(Lines::new(reader, writer, Limits::default()))
     }
 
-    /// A server of Mainstay's with this far side, in memory.
+    /// A supervised server: this one, in memory.
     pub(crate) fn server_in_memory(self, name: &str) -> ServerBuilder<CustomTarget> {
         ServerConfig::custom(name, name, Arc::new(InMemory(self)))
     }
 
-    /// This far side as a process, and the transport to it.
+    /// This server as a process, and the transport to it.
     pub(crate) fn process(self) -> Fallible<(Child, Box<dyn Transport>)> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(self.arguments())
@@ -89,7 +89,7 @@ impl FarServer {
         Ok((child, Box::new(Lines::new(stdout, stdin, Limits::default()))))
     }
 
-    /// A server of Mainstay's with this far side, as a process.
+    /// A supervised server: this one, as a process.
     pub(crate) fn server_process(self, name: &str) -> Fallible<ServerBuilder<StdioTarget>> {
         let program = std::env::current_exe()?;
         Ok(ServerConfig::stdio(name, program.display().to_string()).args(self.arguments()))
@@ -123,7 +123,7 @@ impl FarServer {
     }
 }
 
-struct InMemory(FarServer);
+struct InMemory(BenchServer);
 
 impl Connector for InMemory {
     fn connect(&self) -> Connecting<'_> {
@@ -131,18 +131,18 @@ impl Connector for InMemory {
     }
 }
 
-/// Is the far side, until its input ends.
+/// Is the server, until its input ends.
 pub(crate) fn serve(settings: &[&str]) -> Fallible {
     let [startup, result] = *settings else {
         return Err("how long does it start, how long are its results?".into());
     };
-    let far = FarServer {
+    let remote = BenchServer {
         startup: Duration::from_millis(startup.parse()?),
         result: result.parse()?,
-        ..FarServer::default()
+        ..BenchServer::default()
     };
-    std::thread::sleep(far.startup);
-    let mut answers = Answers::new(far);
+    std::thread::sleep(remote.startup);
+    let mut answers = Answers::new(remote);
     answer_lines(|line, out| answers.answer(line, out))
 }
 

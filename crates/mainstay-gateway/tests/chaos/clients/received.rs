@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// What one session hears, on whatever way.
 #[derive(Clone, Debug)]
-pub(crate) struct Ears {
+pub(crate) struct ReceivedMessages {
     /// What all keys of this session begin with.
     mark: String,
     questions: Arc<AtomicUsize>,
@@ -15,7 +15,7 @@ pub(crate) struct Ears {
     changes: Arc<AtomicUsize>,
 }
 
-impl Ears {
+impl ReceivedMessages {
     pub(crate) fn new(mark: String) -> Self {
         Self {
             mark,

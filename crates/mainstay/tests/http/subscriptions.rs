@@ -17,13 +17,13 @@ const URI: &str = "mem://one";
 const UPDATED: &str = "notifications/resources/updated";
 const LISTEN: &str = "subscriptions/listen";
 
-fn heard_by(notes: &Arc<Notes>, far: &FaultyHttpServer) -> (Fleet, Server) {
-    keep_with(Fleet::builder().handler(notes.clone()), web_at(far))
+fn heard_by(notes: &Arc<Notes>, remote: &FaultyHttpServer) -> (Fleet, Server) {
+    keep_with(Fleet::builder().handler(notes.clone()), web_at(remote))
 }
 
 /// The resources that a modern server was last asked to tell of.
-fn listened_for(far: &FaultyHttpServer) -> Value {
-    let params = far
+fn listened_for(remote: &FaultyHttpServer) -> Value {
+    let params = remote
         .traffic(|traffic| traffic.last_params(LISTEN))
         .expect("a listen");
     params["notifications"]["resourceSubscriptions"].clone()
@@ -32,33 +32,35 @@ fn listened_for(far: &FaultyHttpServer) -> Value {
 #[tokio::test]
 async fn subscriptions_and_log_level_live_on_after_a_reconnect() {
     for speaks in ERAS {
-        let mut far = well(speaks).await;
+        let mut remote = well(speaks).await;
         let notes = Notes::new();
-        let (_fleet, server) = heard_by(&notes, &far);
+        let (_fleet, server) = heard_by(&notes, &remote);
         let first = connected(&server).await;
         server.subscribe(URI).await.unwrap();
         server.set_log_level("warning").await.unwrap();
         if speaks == Speaks::Modern {
-            seen(&far, |traffic| traffic.count(LISTEN) == 2).await;
+            seen(&remote, |traffic| traffic.count(LISTEN) == 2).await;
         }
-        far.stop().await;
+        remote.stop().await;
         crate::support::reaches(&server, mainstay::StateKind::Reconnecting).await;
-        far.restart().await.unwrap();
+        remote.restart().await.unwrap();
         let second = beyond(&server, first).await;
         match speaks {
             Speaks::Legacy => {
-                seen(&far, |traffic| traffic.noted(&format!("subscribe {URI}")) == 2).await;
-                seen(&far, |traffic| traffic.noted("setLevel warning") == 2).await;
+                seen(&remote, |traffic| traffic.noted(&format!("subscribe {URI}")) == 2).await;
+                seen(&remote, |traffic| traffic.noted("setLevel warning") == 2).await;
             }
             Speaks::Modern | Speaks::Both => {
-                seen(&far, |traffic| traffic.count(LISTEN) == 3).await;
-                assert_eq!(listened_for(&far), json!([URI]));
+                seen(&remote, |traffic| traffic.count(LISTEN) == 3).await;
+                assert_eq!(listened_for(&remote), json!([URI]));
                 assert!(echo(&server).await.is_ok());
-                let params = far.traffic(|traffic| traffic.last_params("tools/call")).unwrap();
+                let params = remote
+                    .traffic(|traffic| traffic.last_params("tools/call"))
+                    .unwrap();
                 assert_eq!(params["_meta"]["io.modelcontextprotocol/logLevel"], "warning");
             }
         }
-        seen(&far, |traffic| traffic.live_streams() > 0).await;
+        seen(&remote, |traffic| traffic.live_streams() > 0).await;
         call(&server, "touch", json!({ "uri": URI })).await.unwrap();
         let told = notes.told(UPDATED, 1).await;
         assert_eq!(told[0].generation.0, second);
@@ -68,12 +70,12 @@ async fn subscriptions_and_log_level_live_on_after_a_reconnect() {
 #[tokio::test]
 async fn a_change_of_tools_is_heard_and_listed() {
     for speaks in ERAS {
-        let far = well(speaks).await;
-        let (fleet, server) = keep(web_at(&far));
+        let remote = well(speaks).await;
+        let (fleet, server) = keep(web_at(&remote));
         connected(&server).await;
-        seen(&far, |traffic| traffic.live_streams() > 0).await;
-        far.edit(|script| *script = script.clone().tool("added"));
-        far.notify("notifications/tools/list_changed", &json!({}));
+        seen(&remote, |traffic| traffic.live_streams() > 0).await;
+        remote.edit(|script| *script = script.clone().tool("added"));
+        remote.notify("notifications/tools/list_changed", &json!({}));
         shows(&fleet, "web__added").await;
     }
 }
@@ -100,25 +102,25 @@ fn endings(id: &Value) -> [Value; 2] {
 #[tokio::test]
 async fn a_long_answer_that_the_server_ends_is_asked_for_again_and_everything_is_listed_again() {
     for ending in 0..2 {
-        let far = well(Speaks::Modern).await;
+        let remote = well(Speaks::Modern).await;
         let notes = Notes::new();
-        let (fleet, server) = heard_by(&notes, &far);
+        let (fleet, server) = heard_by(&notes, &remote);
         let generation = connected(&server).await;
         server.subscribe(URI).await.unwrap();
         // The one that it replaced is over.
-        seen(&far, |traffic| {
+        seen(&remote, |traffic| {
             traffic.count(LISTEN) == 2 && traffic.live_streams() == 1
         })
         .await;
-        let listed = sent(&far, "tools/list");
-        let id = far.traffic(|traffic| traffic.last_id(LISTEN)).unwrap();
-        far.edit(|script| *script = script.clone().tool("unheard"));
+        let listed = sent(&remote, "tools/list");
+        let id = remote.traffic(|traffic| traffic.last_id(LISTEN)).unwrap();
+        remote.edit(|script| *script = script.clone().tool("unheard"));
 
-        far.say(&endings(&id)[ending]);
-        seen(&far, |traffic| traffic.count(LISTEN) == 3).await;
-        assert_eq!(listened_for(&far), json!([URI]));
-        seen(&far, |traffic| traffic.count("tools/list") > listed).await;
-        seen(&far, |traffic| traffic.live_streams() == 1).await;
+        remote.say(&endings(&id)[ending]);
+        seen(&remote, |traffic| traffic.count(LISTEN) == 3).await;
+        assert_eq!(listened_for(&remote), json!([URI]));
+        seen(&remote, |traffic| traffic.count("tools/list") > listed).await;
+        seen(&remote, |traffic| traffic.live_streams() == 1).await;
         call(&server, "touch", json!({ "uri": URI })).await.unwrap();
         notes.told(UPDATED, 1).await;
         shows(&fleet, "web__unheard").await;
@@ -129,14 +131,14 @@ async fn a_long_answer_that_the_server_ends_is_asked_for_again_and_everything_is
 #[tokio::test]
 async fn a_long_answer_that_breaks_is_asked_for_again_and_everything_is_listed_again() {
     let breaks = HttpRule::on(LISTEN, HttpFault::DropAfterEvents(1)).occurrence(Occurrence::Nth(1));
-    let far = serve(
+    let remote = serve(
         Script::new().speaks(Speaks::Modern),
         HttpScript::new().rule(breaks),
     )
     .await;
-    let (_fleet, server) = keep(web_at(&far));
+    let (_fleet, server) = keep(web_at(&remote));
     let generation = connected(&server).await;
-    seen(&far, |traffic| {
+    seen(&remote, |traffic| {
         traffic.count(LISTEN) == 2 && traffic.count("tools/list") >= 2
     })
     .await;
@@ -158,12 +160,12 @@ async fn a_server_that_refuses_to_tell_of_changes_is_not_asked_for_ever() {
         stages.push((Script::new(), HttpScript::new().on(LISTEN, refusal)));
     }
     for (script, http) in stages {
-        let far = serve(script.speaks(Speaks::Modern), http.clone()).await;
-        let (_fleet, server) = keep(web_at(&far));
+        let remote = serve(script.speaks(Speaks::Modern), http.clone()).await;
+        let (_fleet, server) = keep(web_at(&remote));
         let generation = connected(&server).await;
-        seen(&far, |traffic| traffic.sent(LISTEN) > 0).await;
+        seen(&remote, |traffic| traffic.sent(LISTEN) > 0).await;
         tokio::time::sleep(Duration::from_millis(400)).await;
-        assert_eq!(sent(&far, LISTEN), 1, "{:?}", http.rules);
+        assert_eq!(sent(&remote, LISTEN), 1, "{:?}", http.rules);
         assert_eq!(connected(&server).await, generation);
         assert!(echo(&server).await.is_ok());
     }
@@ -173,14 +175,14 @@ async fn a_server_that_refuses_to_tell_of_changes_is_not_asked_for_ever() {
 async fn a_server_that_cannot_tell_of_changes_now_is_asked_again() {
     for ill in [HttpFault::status(502), HttpFault::status(429), HttpFault::Close] {
         let twice = HttpRule::on(LISTEN, ill).occurrence(Occurrence::Until(2));
-        let far = serve(
+        let remote = serve(
             Script::new().speaks(Speaks::Modern),
             HttpScript::new().rule(twice),
         )
         .await;
-        let (_fleet, server) = keep(web_at(&far));
+        let (_fleet, server) = keep(web_at(&remote));
         let generation = connected(&server).await;
-        seen(&far, |traffic| traffic.sent(LISTEN) == 3).await;
+        seen(&remote, |traffic| traffic.sent(LISTEN) == 3).await;
         assert_eq!(connected(&server).await, generation);
     }
 }
@@ -188,58 +190,58 @@ async fn a_server_that_cannot_tell_of_changes_now_is_asked_again() {
 #[tokio::test]
 async fn a_server_that_has_too_much_to_tell_is_left_alone_for_as_long_as_it_asks() {
     let once = HttpRule::on(LISTEN, HttpFault::retry_after(429, "1")).occurrence(Occurrence::Nth(1));
-    let far = serve(Script::new().speaks(Speaks::Modern), HttpScript::new().rule(once)).await;
+    let remote = serve(Script::new().speaks(Speaks::Modern), HttpScript::new().rule(once)).await;
     let began = Instant::now();
-    let (_fleet, server) = keep(web_at(&far));
+    let (_fleet, server) = keep(web_at(&remote));
     connected(&server).await;
-    seen(&far, |traffic| traffic.sent(LISTEN) == 2).await;
+    seen(&remote, |traffic| traffic.sent(LISTEN) == 2).await;
     assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
 async fn everything_is_listed_by_a_server_that_listens_however_late_it_takes_the_listen() {
     let late = HttpRule::on(LISTEN, HttpFault::Delay { ms: 200 });
-    let far = serve(Script::new().speaks(Speaks::Modern), HttpScript::new().rule(late)).await;
+    let remote = serve(Script::new().speaks(Speaks::Modern), HttpScript::new().rule(late)).await;
     let began = Instant::now();
-    let (_fleet, server) = keep(web_at(&far));
+    let (_fleet, server) = keep(web_at(&remote));
     connected(&server).await;
     assert!(
         began.elapsed() >= Duration::from_millis(200),
         "{:?}",
         began.elapsed()
     );
-    assert_eq!(sent(&far, LISTEN), 1);
+    assert_eq!(sent(&remote, LISTEN), 1);
 }
 
 #[tokio::test]
 async fn a_stream_that_cannot_go_on_where_it_ended_costs_a_listing() {
     let breaks = HttpRule::new(HttpStep::Get, HttpFault::DropAfterEvents(1)).occurrence(Occurrence::Nth(1));
-    let far = serve(
+    let remote = serve(
         Script::new().speaks(Speaks::Legacy),
         HttpScript::new().without_event_ids().rule(breaks),
     )
     .await;
-    let (fleet, server) = keep(web_at(&far));
+    let (fleet, server) = keep(web_at(&remote));
     let generation = connected(&server).await;
-    seen(&far, |traffic| traffic.live_streams() == 1).await;
-    far.edit(|script| *script = script.clone().tool("unheard"));
-    far.notify("notifications/message", &json!({ "level": "info", "data": "x" }));
+    seen(&remote, |traffic| traffic.live_streams() == 1).await;
+    remote.edit(|script| *script = script.clone().tool("unheard"));
+    remote.notify("notifications/message", &json!({ "level": "info", "data": "x" }));
     shows(&fleet, "web__unheard").await;
     assert_eq!(connected(&server).await, generation);
 }
 
 #[tokio::test]
 async fn a_cancellation_of_something_else_ends_no_long_answer() {
-    let far = well(Speaks::Modern).await;
-    let (_fleet, server) = keep(web_at(&far));
+    let remote = well(Speaks::Modern).await;
+    let (_fleet, server) = keep(web_at(&remote));
     connected(&server).await;
-    seen(&far, |traffic| traffic.live_streams() == 1).await;
-    let id = far.traffic(|traffic| traffic.last_id(LISTEN)).unwrap();
+    seen(&remote, |traffic| traffic.live_streams() == 1).await;
+    let id = remote.traffic(|traffic| traffic.last_id(LISTEN)).unwrap();
     let mut other = endings(&id)[1].clone();
     other["params"]["requestId"] = json!(987_654);
-    far.say(&other);
+    remote.say(&other);
     tokio::time::sleep(Duration::from_millis(400)).await;
-    assert_eq!(sent(&far, LISTEN), 1);
+    assert_eq!(sent(&remote, LISTEN), 1);
 }
 
 #[tokio::test]
@@ -249,25 +251,25 @@ async fn a_task_is_followed_over_http_and_again_after_a_restart_of_its_server() 
         tasks: vec!["one".to_owned()],
         ..Script::default()
     };
-    let mut far = serve(script, HttpScript::new()).await;
+    let mut remote = serve(script, HttpScript::new()).await;
     let notes = Notes::new();
-    let (_fleet, server) = heard_by(&notes, &far);
+    let (_fleet, server) = heard_by(&notes, &remote);
     let first = connected(&server).await;
     assert!(server.follow_task("one").await.unwrap());
     assert!(!server.follow_task("other").await.unwrap());
     let news = json!({ "taskId": "one", "status": "working" });
-    seen(&far, |traffic| traffic.live_streams() == 1).await;
-    far.notify("notifications/tasks", &news);
+    seen(&remote, |traffic| traffic.live_streams() == 1).await;
+    remote.notify("notifications/tasks", &news);
     notes.told("notifications/tasks", 1).await;
 
-    far.stop().await;
+    remote.stop().await;
     crate::support::reaches(&server, mainstay::StateKind::Reconnecting).await;
-    far.restart().await.unwrap();
+    remote.restart().await.unwrap();
     let second = beyond(&server, first).await;
-    seen(&far, |traffic| traffic.live_streams() == 1).await;
-    let params = far.traffic(|traffic| traffic.last_params(LISTEN)).unwrap();
+    seen(&remote, |traffic| traffic.live_streams() == 1).await;
+    let params = remote.traffic(|traffic| traffic.last_params(LISTEN)).unwrap();
     assert_eq!(params["notifications"]["taskIds"], json!(["one"]));
-    far.notify("notifications/tasks", &news);
+    remote.notify("notifications/tasks", &news);
     let told = notes.told("notifications/tasks", 2).await;
     assert_eq!(told[1].generation.0, second);
 }

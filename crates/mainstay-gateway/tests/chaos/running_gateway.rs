@@ -10,7 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::clients::{Client, Ears, Old, Piped, Stateless, Streamable};
+use crate::clients::{Client, Old, Piped, ReceivedMessages, Stateless, Streamable};
 use crate::person::Person;
 use crate::support::LONG;
 use crate::{NEVER_DISABLED, name};
@@ -26,14 +26,14 @@ const ALONE: [[&str; 2]; NEVER_DISABLED] = [
 ];
 
 /// A gateway that serves.
-pub(crate) struct House {
+pub(crate) struct RunningGateway {
     pub(crate) gateway: Gateway,
     address: SocketAddr,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<Result<(), DoorError>>,
 }
 
-impl House {
+impl RunningGateway {
     pub(crate) async fn open(servers: impl IntoIterator<Item = ServerConfig>) -> Self {
         let gateway = Gateway::start(Fleet::builder(), servers);
         for server in gateway.fleet().servers() {
@@ -56,33 +56,33 @@ impl House {
     }
 
     /// People at clients of every kind: some see all servers, some one of them.
-    pub(crate) async fn guests(&self, seed: u64, over: &watch::Receiver<bool>) -> Vec<Person> {
-        let mut guests = Vec::new();
+    pub(crate) async fn people(&self, seed: u64, over: &watch::Receiver<bool>) -> Vec<Person> {
+        let mut people = Vec::new();
         for guest in 0..4 * (NEVER_DISABLED + 2) {
             let (way, at) = (guest % 4, guest / 4);
             let server = at.checked_sub(2);
             let [mcp, sse] = server.map_or(["/mcp", "/sse"], |server| ALONE[server]);
-            let ears = Ears::new(format!("c{guest:02}-"));
+            let received = ReceivedMessages::new(format!("c{guest:02}-"));
             let dice = |role: usize| Dice::new(seed, guest * 10 + role);
             let person = |client, hand: &str, role| {
                 Person::new(client, server, format!("c{guest:02}-{hand}"), dice(role))
             };
             let client = match way {
                 0 => {
-                    let client = Streamable::open(self.address, mcp, ears, dice(0), over.clone()).await;
-                    guests.push(person(Client::Streamable(client.other_hand()), "other-", 1));
+                    let client = Streamable::open(self.address, mcp, received, dice(0), over.clone()).await;
+                    people.push(person(Client::Streamable(client.other_hand()), "other-", 1));
                     Client::Streamable(client)
                 }
-                1 => Client::Stateless(Stateless::new(self.address, mcp, ears, dice(0), over.clone())),
-                2 => Client::Old(Old::open(self.address, sse, ears).await),
+                1 => Client::Stateless(Stateless::new(self.address, mcp, received, dice(0), over.clone())),
+                2 => Client::Old(Old::open(self.address, sse, received).await),
                 _ => {
                     let scope = server.map_or(Scope::Union, |server| Scope::Server(name(server).into()));
-                    Client::Piped(Piped::open(&self.gateway, scope, ears).await)
+                    Client::Piped(Piped::open(&self.gateway, scope, received).await)
                 }
             };
-            guests.push(person(client, "", 2));
+            people.push(person(client, "", 2));
         }
-        guests
+        people
     }
 
     /// Closes the door, and all servers behind it.

@@ -15,7 +15,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 
 /// How a server shows what was asked of it.
 #[derive(Clone, Copy)]
-pub(crate) enum Wishes {
+pub(crate) enum Subscriptions {
     /// In this era it grants none.
     None,
     /// Its tool `touch` changes the resource, and its tool `level` tells the log level.
@@ -25,7 +25,7 @@ pub(crate) enum Wishes {
     Simulated,
 }
 
-impl Wishes {
+impl Subscriptions {
     /// Asks for all that the server can grant, and sees it granted.
     pub(crate) async fn make(self, server: &Server, heard: &mut Heard) {
         match self {
@@ -80,9 +80,9 @@ async fn call(server: &Server, tool: &str) -> String {
 }
 
 /// Hears what a server says unasked.
-pub(crate) struct Ear(mpsc::UnboundedSender<ServerNotification>);
+pub(crate) struct NotificationReader(mpsc::UnboundedSender<ServerNotification>);
 
-impl Ear {
+impl NotificationReader {
     pub(crate) fn new() -> (Self, Heard) {
         let (to, from) = mpsc::unbounded_channel();
         (
@@ -95,7 +95,7 @@ impl Ear {
     }
 }
 
-impl ClientHandler for Ear {
+impl ClientHandler for NotificationReader {
     fn notification(&self, notification: ServerNotification) {
         // A test that is over hears no more.
         let _ = self.0.send(notification);
@@ -148,7 +148,7 @@ impl Heard {
     }
 
     async fn next(&mut self) -> ServerNotification {
-        let next = self.from.recv().await.expect("the fleet has its ear");
+        let next = self.from.recv().await.expect("the fleet has its reader");
         if next.method == "notifications/message" {
             self.logs
                 .extend(next.params.as_ref().map(|params| params.as_str().to_owned()));

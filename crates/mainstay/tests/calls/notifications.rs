@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mainstay::gateway::{NotifyError, ServerExt};
 use mainstay::{CallOptions, Fleet, Server, StateKind};
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use mainstay_testkit::{Fault, Script, Step};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -20,13 +20,13 @@ fn own(handler: &Arc<Notes>) -> CallOptions {
 }
 
 /// The server tells something by itself.
-async fn tell(side: &FarSide, method: &str, params: Value) {
+async fn tell(side: &MemoryServer, method: &str, params: Value) {
     side.inject_message(&json!({ "jsonrpc": "2.0", "method": method, "params": params }))
         .await;
 }
 
 /// A call that goes on until it is dropped.
-async fn busy(server: &Server, side: &FarSide, options: CallOptions) -> tokio::task::JoinHandle<()> {
+async fn busy(server: &Server, side: &MemoryServer, options: CallOptions) -> tokio::task::JoinHandle<()> {
     let calls = side.count("tools/call");
     let server = server.clone();
     let call = tokio::spawn(async move {
@@ -84,8 +84,8 @@ async fn what_is_told_while_there_is_no_connection_is_not_kept_for_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_read_is_told_so_much_and_then_nothing() {
-    let deaf = Script::new().on(Step::of("ping"), Fault::Deaf);
-    let memory = Memory::new(deaf);
+    let unresponsive = Script::new().on(Step::of("ping"), Fault::StopReading);
+    let memory = Memory::new(unresponsive);
     let (_fleet, server) = fleet_of(memory.config("s"));
     connected(&server).await;
     let asked = server.request("ping", None);

@@ -1,9 +1,9 @@
-//! When the adversary has relented, everything works again, in the same sessions.
+//! When the adversary has stopped, everything works again, in the same sessions.
 
 use std::time::{Duration, Instant};
 
 use mainstay::{Fleet, StateKind};
-use mainstay_testkit::chaos::Errand;
+use mainstay_testkit::chaos::PlannedCall;
 use serde_json::json;
 
 use crate::SERVERS;
@@ -43,8 +43,8 @@ impl Person {
     pub(crate) async fn finds_all_well(&mut self) {
         self.list(SERVERS).await;
         for server in self.servers(SERVERS) {
-            let errand = Errand::new(self.key(), "append", false, json!({}));
-            let told = self.call_at(server, errand, ClientKind::Waits).await;
+            let planned = PlannedCall::new(self.key(), "append", false, json!({}));
+            let told = self.call_at(server, planned, ClientKind::Waits).await;
             assert_eq!(*told, Told::Answer, "server {server}");
         }
         let server = self.server.unwrap_or(0);
@@ -59,19 +59,19 @@ impl Person {
             let subscription = json!({ "uri": URI });
             self.look("resources/subscribe", subscription, LONG).await;
         }
-        let before = self.client.ears().updates();
+        let before = self.client.received().updates();
         let deadline = Instant::now() + LONG;
-        while self.client.ears().updates() == before {
+        while self.client.received().updates() == before {
             assert!(
                 Instant::now() < deadline,
                 "{}: no update of server {server} is heard of",
                 self.mark
             );
             let key = self.key();
-            let touch = Errand::new(key, "touch", false, json!({ "uri": URI }));
+            let touch = PlannedCall::new(key, "touch", false, json!({ "uri": URI }));
             self.call_at(server, touch, ClientKind::Waits).await;
             let soon = Instant::now() + HEARD_SOON;
-            while self.client.ears().updates() == before && Instant::now() < soon {
+            while self.client.received().updates() == before && Instant::now() < soon {
                 // Whoever has one way only hears by asking.
                 self.list(SERVERS).await;
                 tokio::time::sleep(Duration::from_millis(10)).await;

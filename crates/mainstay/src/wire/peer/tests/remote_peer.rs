@@ -1,4 +1,4 @@
-//! The far side, and what the near side hands on.
+//! The remote peer, and what the near side hands on.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -22,13 +22,13 @@ pub(super) fn within(seconds: u64) -> RequestOptions {
     RequestOptions::within(Duration::from_secs(seconds))
 }
 
-pub(super) fn connect() -> (Peer, Far, Arc<Log>) {
+pub(super) fn connect() -> (Peer, RemotePeer, Arc<Log>) {
     connect_with(Limits::default(), 64 * 1024)
 }
 
 /// A connection that holds so many bytes in each direction before the writer must wait.
-pub(super) fn connect_with(limits: Limits, holds: usize) -> (Peer, Far, Arc<Log>) {
-    let (near, far) = duplex(holds);
+pub(super) fn connect_with(limits: Limits, holds: usize) -> (Peer, RemotePeer, Arc<Log>) {
+    let (near, remote) = duplex(holds);
     let (reader, writer) = split(near);
     let log = Arc::new(Log::default());
     let peer = Peer::start(
@@ -36,20 +36,20 @@ pub(super) fn connect_with(limits: Limits, holds: usize) -> (Peer, Far, Arc<Log>
         log.clone(),
         ConnectionRecorder::default(),
     );
-    let (reader, writer) = split(far);
-    let far = Far {
+    let (reader, writer) = split(remote);
+    let remote = RemotePeer {
         reader: BufReader::new(reader),
         writer,
     };
-    (peer, far, log)
+    (peer, remote, log)
 }
 
-pub(super) struct Far {
+pub(super) struct RemotePeer {
     reader: BufReader<ReadHalf<DuplexStream>>,
     writer: WriteHalf<DuplexStream>,
 }
 
-impl Far {
+impl RemotePeer {
     pub(super) async fn read(&mut self) -> String {
         let mut line = self.read_line().await.expect("a line in time");
         assert_eq!(line.pop(), Some('\n'), "a whole line");

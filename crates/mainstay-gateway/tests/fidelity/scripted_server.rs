@@ -14,7 +14,7 @@ use crate::wire::LONG;
 /// Where what belongs to one message goes.
 pub(crate) type Out = mpsc::UnboundedSender<String>;
 
-pub(crate) struct Puppet {
+pub(crate) struct ScriptedServer {
     pub(crate) era: Era,
     heard: watch::Sender<Vec<(String, String)>>,
     /// Who waits for the client's answers, by the id of the question.
@@ -25,7 +25,7 @@ pub(crate) struct Puppet {
     unasked: watch::Sender<Option<(Out, String)>>,
 }
 
-impl Puppet {
+impl ScriptedServer {
     pub(crate) fn new(era: Era) -> Arc<Self> {
         Arc::new(Self {
             era,
@@ -174,7 +174,10 @@ impl Puppet {
             }
             "ask" => match params.get("inputResponses") {
                 None => {
-                    return say(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#, wish()));
+                    return say(format!(
+                        r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#,
+                        input_required()
+                    ));
                 }
                 Some(answers) => {
                     let answers = Object::parse(answers).expect("an object");
@@ -215,9 +218,9 @@ impl Puppet {
 }
 
 /// What a modern server answers that needs input.
-pub(crate) fn wish() -> String {
+pub(crate) fn input_required() -> String {
     format!(
-        r#"{{"resultType":"input_required","x-wish":{ODD},"inputRequests":{{"q":{{"method":"elicitation/create","params":{},"x-request":{ODD}}}}},"requestState":"\u0073tate"}}"#,
+        r#"{{"resultType":"input_required","x-input":{ODD},"inputRequests":{{"q":{{"method":"elicitation/create","params":{},"x-request":{ODD}}}}},"requestState":"\u0073tate"}}"#,
         *QUESTION
     )
 }

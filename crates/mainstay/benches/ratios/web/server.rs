@@ -1,4 +1,4 @@
-//! The far side over HTTP: a process with one thread that answers every POST with JSON, at once.
+//! The server over HTTP: a process with one thread that answers every POST with JSON, at once.
 //!
 //! It reads of HTTP what the clients here write, and keeps its connections. One call it never answers, and says on its
 //! output when that has come. A GET of `/last` gives back the last call as it came, head and body, so that others can
@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::answers::Answers;
-use crate::far::{FarEra, FarServer};
+use crate::server::{BenchEra, BenchServer};
 use crate::{Fallible, runtime};
 
 /// Starts this program as a server over HTTP: `SERVE_HTTP port era`. Its first line is the port that it listens on, and
@@ -31,18 +31,18 @@ pub(crate) const HANG: &str = "unanswered";
 /// The longest message of a client here.
 const LONGEST: usize = 64 * 1024;
 
-/// A far side that runs.
-pub(crate) struct WebFar {
+/// A server that runs.
+pub(crate) struct HttpBenchServer {
     pub(crate) port: u16,
     /// When it began to listen. By the system's clock, which it shares with this process.
     pub(crate) since: SystemTime,
-    era: FarEra,
+    era: BenchEra,
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
-impl WebFar {
-    pub(crate) async fn start(era: FarEra) -> Fallible<Self> {
+impl HttpBenchServer {
+    pub(crate) async fn start(era: BenchEra) -> Fallible<Self> {
         Self::start_at(0, era).await
     }
 
@@ -52,7 +52,7 @@ impl WebFar {
     }
 
     /// Comes back when it listens.
-    async fn start_at(port: u16, era: FarEra) -> Fallible<Self> {
+    async fn start_at(port: u16, era: BenchEra) -> Fallible<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args([SERVE_HTTP, &port.to_string(), era.name()])
             .stdout(Stdio::piped())
@@ -75,7 +75,7 @@ impl WebFar {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 
-    /// A server of Mainstay's with this far side.
+    /// This server, supervised.
     pub(crate) fn server(&self, name: &str) -> Fallible<ServerBuilder<HttpTarget>> {
         Ok(ServerConfig::http(name, self.url()))
     }
@@ -98,9 +98,9 @@ impl WebFar {
     }
 }
 
-/// Is the far side, until it is killed.
+/// Is the server, until it is killed.
 pub(crate) fn serve(port: u16, era: &str) -> Fallible {
-    let era = FarEra::named(era).ok_or("which era?")?;
+    let era = BenchEra::named(era).ok_or("which era?")?;
     runtime()?.block_on(async {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
         let listener = TcpListener::bind(("127.0.0.1", port)).await?;
@@ -115,12 +115,12 @@ pub(crate) fn serve(port: u16, era: &str) -> Fallible {
 }
 
 /// Answers one connection until it ends, or until a request is none.
-async fn answer_all(mut stream: TcpStream, era: FarEra, last: Arc<Mutex<Vec<u8>>>) -> Option<()> {
-    let far = FarServer {
+async fn answer_all(mut stream: TcpStream, era: BenchEra, last: Arc<Mutex<Vec<u8>>>) -> Option<()> {
+    let remote = BenchServer {
         era,
-        ..FarServer::default()
+        ..BenchServer::default()
     };
-    let mut answers = Answers::new(far);
+    let mut answers = Answers::new(remote);
     let (mut request, mut body, mut out) = (Vec::with_capacity(LONGEST), Vec::new(), Vec::new());
     loop {
         let head = read_request(&mut stream, &mut request).await?;
@@ -140,7 +140,7 @@ async fn answer_all(mut stream: TcpStream, era: FarEra, last: Arc<Mutex<Vec<u8>>
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
             last.clone_from(&request);
         }
-        let opens = era == FarEra::Legacy && memmem::find(message, b"\"initialize\"").is_some();
+        let opens = era == BenchEra::Legacy && memmem::find(message, b"\"initialize\"").is_some();
         respond(&mut out, status(&request, &body), opens, &body);
         stream.write_all(&out).await.ok()?;
         request.clear();
@@ -197,7 +197,7 @@ pub(crate) fn respond(out: &mut Vec<u8>, status: &str, opens_session: bool, body
     out.extend_from_slice(body);
 }
 
-impl FarEra {
+impl BenchEra {
     fn name(self) -> &'static str {
         match self {
             Self::Legacy => "legacy",
