@@ -15,7 +15,7 @@ use mainstay::gateway::{Introduction, introduced_as};
 use mainstay::{Fleet, FleetBuilder};
 use serde_json::Value;
 
-use crate::args::{AdHoc, Common};
+use crate::args::{AdHoc, AdHocServer, Common};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::json::ReplayDocument;
 use crate::load::{Setup, servers};
@@ -63,15 +63,8 @@ pub(crate) struct ReplayArgs {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// A server by its address, in place of a configured one
-    #[arg(long, conflicts_with = "command")]
-    url: Option<String>,
-    /// The variable that holds the bearer token of the address
-    #[arg(long, value_name = "VARIABLE", requires = "url")]
-    bearer_token_env: Option<String>,
-    /// A server by its command, behind `--`, in place of a configured one
-    #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<String>,
+    #[command(flatten)]
+    adhoc: AdHocServer,
 }
 
 pub(crate) fn run(arguments: &ReplayArgs, common: &Common, screen: &Screen) -> Done {
@@ -136,13 +129,11 @@ fn setup(
     screen: &Screen,
 ) -> Result<Setup, CommandFailure> {
     let adhoc = AdHoc {
-        url: arguments.url.clone(),
-        bearer_token_env: arguments.bearer_token_env.clone(),
+        server: arguments.adhoc.clone(),
         no_daemon: true,
-        command: arguments.command.clone(),
     };
     let mut setup = servers(&adhoc, common, screen)?;
-    if adhoc.url.is_none() && adhoc.command.is_empty() {
+    if adhoc.server.url.is_none() && adhoc.server.command.is_empty() {
         let name = arguments
             .server
             .clone()

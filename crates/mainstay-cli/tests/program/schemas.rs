@@ -217,8 +217,7 @@ fn what_commands_print_of_servers_that_they_start_is_exactly_what_their_schemas_
     prints_nothing(&sandbox, 2, &["describe", "demo", "nothing"]);
     prints_nothing(&sandbox, 2, &["call", "nobody", "echo"]);
 
-    let broken =
-        Sandbox::with(&json!({ "gone": missing(), "dying": dying(), "odd": {} }));
+    let broken = Sandbox::with(&json!({ "gone": missing(), "dying": dying(), "odd": {} }));
     let checked = seen.prints(&broken, 2, &["check", "--timeout", "5s"]);
     assert!(
         !checked[0]["configuration"]["problems"]
@@ -298,13 +297,7 @@ fn what_commands_print_of_the_daemon_is_exactly_what_their_schemas_say() {
     sandbox.run(&["disable", "demo"]).exits(0);
     let events = seen.prints(sandbox, 0, &["events"]);
     let kinds: BTreeSet<_> = events.iter().filter_map(|event| event["type"].as_str()).collect();
-    for kind in [
-        "transition",
-        "command",
-        "reloaded",
-        "reload_refused",
-        "removed",
-    ] {
+    for kind in ["transition", "command", "reloaded", "reload_refused", "removed"] {
         assert!(kinds.contains(kind), "{kind}: {kinds:?}");
     }
     seen.assert_are(&OF_A_DAEMON);
