@@ -10,13 +10,13 @@ use mainstay_bridge::{DaemonStart, RuntimeDirectory, StartReport, detach, status
 use mainstay_control::token_from_file;
 use mainstay_daemon::daemon::{self, DaemonConfiguration, DaemonSettings, Place, PlaceError};
 use mainstay_daemon::live::{LiveStart, state_directory};
-use serde::Serialize;
 
 use crate::admin::default_token_file;
 use crate::args::Common;
 use crate::connect::{launcher, program};
 use crate::control::{no_configuration, not_applied};
 use crate::exit::{CommandFailure, Done, Exit};
+use crate::json::DaemonDocument;
 use crate::live::{live_start, say};
 use crate::load::{cache_directory, load, user_file};
 use crate::logins;
@@ -257,14 +257,8 @@ fn configuration(common: &Common, screen: &Screen) -> DaemonConfiguration {
 fn show_status(directory: &RuntimeDirectory, json: bool, screen: &Screen) -> Done {
     let found = status(directory).map_err(CommandFailure::failed)?;
     if json {
-        let document = DaemonDocument {
-            version: 1,
-            running: found.is_some(),
-            socket: directory.socket().display().to_string(),
-            daemon: found,
-        };
-        screen.print(Text::document(&document))?;
-        return Ok(exit(document.running));
+        screen.print(Text::document(&DaemonDocument::of(directory, found.as_ref())))?;
+        return Ok(exit(found.is_some()));
     }
     let Some(found) = found else {
         screen.print("no daemon runs\n")?;
@@ -276,15 +270,6 @@ fn show_status(directory: &RuntimeDirectory, json: bool, screen: &Screen) -> Don
 
 fn exit(is_running: bool) -> Exit {
     if is_running { Exit::Success } else { Exit::Failed }
-}
-
-/// The document of `mainstay daemon status --json`.
-#[derive(Serialize)]
-struct DaemonDocument {
-    version: u32,
-    running: bool,
-    socket: String,
-    daemon: Option<DaemonStatus>,
 }
 
 fn shown(found: &DaemonStatus, screen: &Screen) -> Text {

@@ -146,6 +146,13 @@ fn words(error: &CallError) -> String {
                 _may_have_run => "The call may have run: check its effects.",
             }
         ),
+        CallErrorKind::Gone => format!(
+            "Server {server} was removed. {} It cannot be called until a person adds the server again.",
+            match outcome {
+                Outcome::NotSent | Outcome::Refused => "The call did not run.",
+                _may_have_run => "The call may have run: check its effects.",
+            }
+        ),
         CallErrorKind::NotCarried { reason } => format!(
             "The call could not be carried to server {server} ({reason}). {}",
             ran(outcome)

@@ -2,10 +2,10 @@
 
 use mainstay_control::api::{SessionDoor, SessionStatus};
 
-use super::documents::SessionsDocument;
 use super::say::{between, now_ms};
 use super::{SessionsArgs, failed, with_daemon};
 use crate::exit::{Done, Exit};
+use crate::json::SessionsDocument;
 use crate::output::{Cell, Ink, Paint, Screen, Text, table};
 
 pub(crate) fn run(arguments: &SessionsArgs, screen: &Screen) -> Done {

@@ -255,6 +255,17 @@ fn the_failure_of_a_call_says_whether_it_may_have_run() {
             "not_sent",
         ),
         (
+            failed(Outcome::Unknown, CallErrorKind::Gone),
+            "Server files was removed. The call may have run: check its effects. It cannot be called until a person adds \
+             the server again.",
+            "unknown",
+        ),
+        (
+            failed(Outcome::NotSent, CallErrorKind::Gone),
+            "Server files was removed. The call did not run. It cannot be called until a person adds the server again.",
+            "not_sent",
+        ),
+        (
             failed(Outcome::NotSent, CallErrorKind::KeeperFailed),
             "Server files is being restarted. The call did not run. Call it again in a moment.",
             "not_sent",

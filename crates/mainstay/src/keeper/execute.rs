@@ -366,6 +366,7 @@ impl Keeper {
                 | State::PermanentlyFailed => 0,
             },
             removed: false,
+            is_leaving: self.is_leaving(),
             listed_at: self.last_good.listed_at(),
             stale_since: self.last_good.stale_since(),
             stale_reports: self.slot.stale_reports(),

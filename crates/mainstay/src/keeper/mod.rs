@@ -329,6 +329,11 @@ impl Keeper {
         }
     }
 
+    /// Whether the server was removed, and not the whole fleet closed.
+    fn is_leaving(&self) -> bool {
+        !self.stopping.is_empty() && self.slot.shared.shutdown_deadline.at().is_none()
+    }
+
     /// Takes a person's command, unless the server is leaving the fleet.
     fn take_command(&mut self, input: impl FnOnce(&Self) -> Input) -> Result<(), CommandRefusal> {
         if !self.stopping.is_empty() {

@@ -59,6 +59,8 @@ pub struct Status {
     /// The server was removed from the fleet, or the fleet was closed: this handle is of no more use. A server that was added
     /// again under this name is another one, and is looked up in the fleet.
     pub removed: bool,
+    /// The server was removed from a fleet that stays: it is being stopped for good.
+    pub(crate) is_leaving: bool,
     /// When the catalog was last listed with success.
     pub listed_at: Option<SystemTime>,
     /// Since when the catalog is stale, if it is.

@@ -78,6 +78,21 @@ async fn a_call_that_is_cut_on_purpose_fails_at_once_and_blames_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pending_call_whose_server_is_removed_says_so_and_one_whose_fleet_is_closed_does_not() {
+    let (fleet, _server, _side, pending) = stage().await;
+    assert!(fleet.remove("s").await);
+    let error = pending.await.unwrap();
+    assert!(matches!(error.kind, CallErrorKind::Gone), "{error}");
+    assert_eq!(error.outcome(), Outcome::Unknown);
+    assert!(error.to_string().contains("may have run"), "{error}");
+
+    let (fleet, _server, _side, pending) = stage().await;
+    fleet.close(LONG).await;
+    let error = pending.await.unwrap();
+    assert!(!matches!(error.kind, CallErrorKind::Gone), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_listing_that_failed_before_is_not_the_cause_of_a_loss() {
     let (_fleet, server, side, pending) = stage().await;
     listing_fails(&server, &side).await;

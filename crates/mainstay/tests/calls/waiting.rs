@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
 
+use mainstay::config::Replay;
 use mainstay::server::NotConnected;
 use mainstay::{CallError, CallErrorKind, CallOptions, Era, Outcome, Policy, Server, StateKind};
 use mainstay_lifecycle::Backoff;
@@ -252,6 +253,50 @@ async fn only_so_many_calls_wait_and_one_more_fails_at_once_with_state_and_retry
         call.await.unwrap().expect("it waited and ran");
     }
     assert_eq!(memory.side(2).await.count("tools/call"), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_a_server_that_is_taken_away_says_by_what() {
+    for removes in [true, false] {
+        for was_sent in [true, false] {
+            let memory = Memory::new(Script::new());
+            let (fleet, server) = fleet_of(memory.config("s").policy(patient()));
+            connected(&server).await;
+            let begin = || {
+                let server = server.clone();
+                let call = async move {
+                    let arguments = json!({ "ms": 86_400_000 });
+                    let options = patiently().replay(Replay::Safe);
+                    server.call("sleep_ms", &arguments).options(options).await
+                };
+                tokio::spawn(call)
+            };
+            let sent = was_sent.then(begin);
+            let side = memory.side(1).await;
+            if was_sent {
+                side.wait_for("tools/call", 1).await;
+            }
+            memory.set_down(true);
+            side.cut();
+            backing_off(&server).await;
+            let waiting = sent.unwrap_or_else(begin);
+            while server.call_counts().waiting == 0 {
+                tokio::task::yield_now().await;
+            }
+            match removes {
+                true => assert!(fleet.remove("s").await),
+                false => server.disable().await.expect("disabled"),
+            }
+            let error = waiting.await.unwrap().expect_err("its server is taken away");
+            let says_so = match (removes, was_sent) {
+                (true, _) => matches!(error.kind, CallErrorKind::Gone),
+                (false, true) => matches!(error.kind, CallErrorKind::Disabled),
+                (false, false) => matches!(error.kind, CallErrorKind::NotConnected(_)),
+            };
+            assert!(says_so, "removed: {removes}, sent: {was_sent}: {error:?}");
+            assert_eq!(error.outcome() == Outcome::Unknown, was_sent, "{error:?}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
