@@ -26,8 +26,7 @@ use mainstay::{Catalog, Era, Fleet};
 use tracing::Instrument;
 
 pub(crate) use listen::ended;
-pub(crate) use lists::StartWaits;
-pub(crate) use lists::is_shared;
+pub(crate) use lists::{StartWaits, is_shared};
 pub(crate) use log_level::Level;
 #[cfg(any(test, fuzzing))]
 pub(crate) use state::fuzz as fuzz_state;

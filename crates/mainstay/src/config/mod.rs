@@ -32,6 +32,8 @@ pub use identity::ServerIdentity;
 pub use nearest::nearest;
 pub use problem::{Position, Problem, Severity};
 pub use server::{Isolation, Replay, ServerConfig};
-pub use target::{ConfigText, CustomTarget, HttpKind, HttpTarget, Secret, StdioTarget, Target};
-pub use target::{OAuthConfig, OAuthGrant, OAuthResource, OAuthSetting};
+pub use target::{
+    ConfigText, CustomTarget, HttpKind, HttpTarget, OAuthConfig, OAuthGrant, OAuthResource, OAuthSetting,
+    Secret, StdioTarget, Target,
+};
 pub use tool_view::ToolView;
