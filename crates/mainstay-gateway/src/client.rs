@@ -21,15 +21,13 @@ use crate::budget::HeldBytes;
 use crate::door::HttpCaller;
 use crate::isolation::{Isolated, OwnServers};
 use crate::principal::Principal;
-use crate::protocol::ClientIntroduction;
-use crate::protocol::{ClientMeta, MODERN_VERSIONS, capability_for, declined};
+use crate::protocol::{ClientIntroduction, ClientMeta, MODERN_VERSIONS, capability_for, declined};
 use crate::router::tasks::{ClientTasks, OwnTasks};
 use crate::router::{Level, StartWaits, Subscriber, TASK_STATUS, task_id};
 use crate::scope::Scope;
 use crate::sessions::{SessionInfo, SessionNotes, name_and_version};
 pub(crate) use questions::COMPLETE as URL_ELICITATION_COMPLETE;
-use questions::UrlElicitations;
-use questions::{PendingQuestions, QuestionOrigin};
+use questions::{PendingQuestions, QuestionOrigin, UrlElicitations};
 pub(crate) use running::{BeginError, RunningRequest, RunningRequests};
 
 /// Where messages to a client go: those of one of its requests, or those of none.

@@ -42,8 +42,7 @@ mod tokens;
 
 pub use effect::{Cause, CloseMode, Effect, Effects, Transition};
 pub use input::{Input, Listing, Recovery, Vitals};
-pub use machine::{Deadline, Timer};
-pub use machine::{Desired, Machine};
+pub use machine::{Deadline, Desired, Machine, Timer};
 pub use policy::{Backoff, Bucket, Expiry, Policy, Probe, TimeLimits, WhenLost, WhenSpent};
 pub use state::{Attempt, DisconnectReason, LiveConnection, OpenConnection, Pause, State, StateKind};
 pub use time::{Generation, Moment};

@@ -17,8 +17,7 @@ use super::resolve::removed;
 use super::{RoutedRequest, Router, tasks};
 use crate::client::Client;
 use crate::failure;
-use crate::protocol::ClientIntroduction;
-use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS, text};
+use crate::protocol::{ClientIntroduction, LEGACY_VERSIONS, MODERN_VERSIONS, text};
 use crate::scope::Scope;
 
 /// How long a client waits for the first handshake of the one server that it wants. A server that takes longer to start has failed

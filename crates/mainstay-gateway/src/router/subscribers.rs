@@ -23,9 +23,7 @@ use crate::isolation::OwnServers;
 use crate::protocol::SUBSCRIPTION_KEY;
 use crate::scope::Scope;
 pub(crate) use fingerprints::fingerprints_of;
-pub(crate) use subscriber::ListFilter;
-pub(crate) use subscriber::Subscriber;
-pub(crate) use subscriber::{STATUS as TASK_STATUS, id as task_id};
+pub(crate) use subscriber::{ListFilter, STATUS as TASK_STATUS, Subscriber, id as task_id};
 
 const RESOURCE_UPDATED: &str = "notifications/resources/updated";
 

@@ -26,8 +26,7 @@ mod fixtures;
 
 pub use self::item::{Hints, Item, Kind};
 pub(crate) use self::mirror::CallHeaders;
-pub use self::names::CatalogHash;
-pub use self::names::public_name;
+pub use self::names::{CatalogHash, public_name};
 pub use self::offer::{
     OfPrompts, OfResources, OfTemplates, OfTools, Offer, PublicPrompt, PublicResource, PublicTemplate,
     PublicTool,
@@ -38,8 +37,7 @@ pub use self::published::{Catalog, Freshness};
 pub use self::publisher::CatalogReader;
 pub(crate) use self::publisher::Publisher;
 pub(crate) use self::replacement::{Doubt, Replacement};
-pub use self::server::{About, ServerCatalog};
-pub use self::server::{CatalogFault, Diagnostic};
+pub use self::server::{About, CatalogFault, Diagnostic, ServerCatalog};
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::store::fuzz;
 pub(crate) use self::store::{CatalogDirectory, CatalogStore, STORE_TARGET, Stored};

@@ -12,8 +12,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Instrument;
 
 use super::inbox::Report;
-use super::process_tree::ProcessTree;
-use super::process_tree::StartupActivity;
+use super::process_tree::{ProcessTree, StartupActivity};
 use super::recovery;
 use super::start_queue::{self, QueuedStart, StartPermit};
 use super::tasks::Panicked;

@@ -282,7 +282,6 @@ mod tests {
 
     use mainstay_testkit::procfs::is_alive;
     use mainstay_testkit::{FaultyServer, Ledger};
-    use spawn_blocking;
     use tokio::time::timeout;
 
     use super::*;

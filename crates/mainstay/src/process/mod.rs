@@ -26,8 +26,7 @@ mod stop;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use activity::is_stopped;
-pub(crate) use activity::{Activity, InputGauge, Observer};
+pub(crate) use activity::{Activity, InputGauge, Observer, is_stopped};
 pub(crate) use child::Process;
 pub(crate) use ladder::{Ladder, ShutdownDeadline};
 pub use leader::ProcessExit;

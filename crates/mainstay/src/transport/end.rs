@@ -1,9 +1,8 @@
 //! How a connection, or one send on it, came to its end.
 
 use std::error::Error;
-use std::fmt;
-use std::io;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use super::HttpFailure;
 use crate::wire::Outcome;

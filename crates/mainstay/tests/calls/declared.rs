@@ -1,7 +1,7 @@
 //! What a server says that it cannot answer it is not asked, unless the caller passes a request on as it is.
 
 use mainstay::gateway::ServerExt;
-use mainstay::{CallError, CallErrorKind, CallOptions, Outcome};
+use mainstay::{CallErrorKind, CallOptions, Outcome};
 use mainstay_testkit::{Script, Speaks};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainstay::{CallError, CallErrorKind, CallOptions, Outcome, StateKind};
+use mainstay::{CallErrorKind, CallOptions, Outcome, StateKind};
 use mainstay_testkit::Script;
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! Calls over HTTP show in headers what their tool wants to be seen there.
 
-use mainstay::{CallError, CallErrorKind, CallOptions, Fleet, Server, ServerConfig};
+use mainstay::{CallErrorKind, CallOptions, Fleet, Server, ServerConfig};
 use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript};
 use mainstay_testkit::{Occurrence, Script, Speaks};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mainstay::config::ToolView;
 use mainstay::lifecycle::Cause;
-use mainstay::{CallError, CallErrorKind, CallOptions, Policy, StateKind};
+use mainstay::{CallErrorKind, CallOptions, Policy, StateKind};
 use mainstay_testkit::procfs::is_alive;
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Script, Step};
 use serde_json::json;

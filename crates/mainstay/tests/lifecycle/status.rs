@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use mainstay::lifecycle::Desired;
 use mainstay::server::Reason;
-use mainstay::{CallError, CallErrorKind, CallOptions, Era, Fleet, Policy, StateKind};
+use mainstay::{CallErrorKind, CallOptions, Era, Fleet, Policy, StateKind};
 use mainstay_lifecycle::Backoff;
 use mainstay_testkit::{Fault, FaultyServer, Rule, Script, Step};
 use rustix::process::Signal;

@@ -232,9 +232,6 @@ impl FirstRequest {
     }
 }
 
-#[cfg(test)]
-mod tests;
-
 /// How many bytes of each end of a line are kept. Ids and methods are short; hosts write them before the parameters or behind them.
 pub(super) const END_LENGTH: usize = 4 * 1024;
 
@@ -342,63 +339,4 @@ impl<'de> Deserialize<'de> for WholeObject {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(head: &str, tail: &str, expected: Option<&str>) {
-        let found = request_id(head.as_bytes(), tail.as_bytes());
-        let found = found.as_ref().map(RawJson::as_str);
-        assert_eq!(found, expected, "{head} … {tail}");
-    }
-
-    #[test]
-    fn the_id_of_a_request_is_found_before_its_parameters_and_behind_them() {
-        check(
-            r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"x":"aa"#,
-            "",
-            Some("7"),
-        );
-        check(
-            r#" { "id" : "a b" , "method":"m","params":{"id":8,"#,
-            "",
-            Some(r#""a b""#),
-        );
-        let head = r#"{"method":"tools/call","params":{"arguments":{"id":8,"x":"aaa"#;
-        check(head, "aaa\"}},\"jsonrpc\":\"2.0\",\"id\":7}\n", Some("7"));
-        check(
-            head,
-            r#"aaa"}}, "id": "seven", "jsonrpc": "2.0" }"#,
-            Some(r#""seven""#),
-        );
-        check(
-            r#"{"params":{"x":"aaa"#,
-            r#"aaa"},"id":7,"method":"m"}"#,
-            Some("7"),
-        );
-    }
-
-    #[test]
-    fn what_may_be_no_request_or_another_id_has_none() {
-        let head = r#"{"method":"m","params":{"x":"aaa"#;
-        for (head, tail) in [
-            // An answer, a notification, a batch, and no message at all.
-            (r#"{"jsonrpc":"2.0","id":7,"result":{"x":"#, ""),
-            (r#"{"result":{"method":"m","x":"aaa"#, r#"aaa"},"id":7}"#),
-            (r#"{"jsonrpc":"2.0","method":"m","params":{"x":"#, r#"aaa"}}"#),
-            (
-                r#"[{"jsonrpc":"2.0","id":7,"method":"m","params":{"#,
-                r#"},"id":7}"#,
-            ),
-            ("garbage", r#","method":"m","id":7}"#),
-            // An id that is not of the top level, that is cut off, or that is no id.
-            (head, r#"{"id":8}}"#),
-            (head, r#"{"id":8}],"x":[{"id":8}]}"#),
-            (head, r#"aaa \"id\":8}"#),
-            (r#"{"method":"m","id":12"#, ""),
-            (r#"{"method":"m","id":{"a":1},"params":"#, ""),
-        ] {
-            check(head, tail, None);
-        }
-    }
-}
+mod tests;

@@ -27,8 +27,7 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 
-pub use configuration::ConfigError;
-pub use configuration::Configuration;
+pub use configuration::{ConfigError, Configuration};
 pub use host::Host;
 pub use locate::{ConfigOrigin, Located, locate};
 pub use schema::json_schema;

@@ -12,8 +12,10 @@ use crate::config::file::syntax::Value;
 use crate::config::nearest::nearest;
 use crate::config::problem::{ProblemText, quoted};
 use crate::config::server::ServerConfig;
-use crate::config::target::{ConfigText, FilePath, HttpKind, HttpTarget};
-use crate::config::target::{OAuthConfig, OAuthGrant, OAuthResource, OAuthSetting};
+use crate::config::target::{
+    ClientCertificate, ConfigText, FilePath, HttpKind, HttpTarget, OAuthConfig, OAuthGrant, OAuthResource,
+    OAuthSetting,
+};
 
 /// The longest name of a variable that is repeated in a message: what is longer may be a token that was written in its
 /// place.
@@ -64,19 +66,17 @@ pub(super) fn read(
         field.error(report, problem);
     }
     server = server.oauth(read_oauth(fields, context, report));
-    if let Some(path) = fields
+    server.target.unix_socket = fields
         .get("unix_socket")
-        .and_then(|field| file(field, context, report))
-    {
-        server = server.unix_socket_file(path);
-    }
+        .and_then(|field| file(field, context, report));
     if let Some(limit) = fields.read("connect_timeout", Field::duration, report) {
         server = server.connect_timeout(limit);
     }
     if let Some(limit) = fields.read("first_byte_timeout", Field::duration, report) {
         server = server.first_byte_timeout(limit);
     }
-    tls(server, fields, context, report)
+    tls(&mut server.target, fields, context, report);
+    server
 }
 
 fn headers(
@@ -186,16 +186,14 @@ pub(super) fn from_variable(
 }
 
 fn tls(
-    mut server: ServerBuilder<HttpTarget>,
+    target: &mut HttpTarget,
     fields: &FieldSet<'_>,
     context: &EntryContext<'_>,
     report: &mut ProblemReport<'_>,
-) -> ServerBuilder<HttpTarget> {
-    let Some(field) = fields.get("tls") else {
-        return server;
-    };
+) {
+    let Some(field) = fields.get("tls") else { return };
     let Some(object) = field.object(report) else {
-        return server;
+        return;
     };
     let files = FieldSet::of(field, object, &TLS, report);
     let mut read = |key| {
@@ -204,28 +202,24 @@ fn tls(
             .map(|field| (field.clone(), file(field, context, report)))
     };
     let (ca, certificate, key) = (read("ca"), read("cert"), read("key"));
-    if let Some((_, Some(path))) = ca {
-        server = server.root_certificates_file(path);
-    }
-    match (certificate, key) {
-        (Some((_, Some(certificate))), Some((_, Some(key)))) => {
-            server.client_certificate_files(certificate, key)
-        }
+    target.root_certificates = ca.and_then(|(_, path)| path);
+    let (certificate, key) = match (certificate, key) {
+        (Some((_, Some(certificate))), Some((_, Some(key)))) => (certificate, key),
         // Many files hold both.
         (Some((field, Some(certificate))), None) => {
             report.saw("tls.key", &field.shown, field.at);
-            server.client_certificate_files(certificate.clone(), certificate)
+            (certificate.clone(), certificate)
         }
         (None, Some((field, _))) => {
             let problem = ProblemText::new(
                 "a key without its certificate",
                 r#"name the certificate in "cert""#,
             );
-            field.error(report, problem);
-            server
+            return field.error(report, problem);
         }
-        (Some(_), _) | (None, None) => server,
-    }
+        (Some(_), _) | (None, None) => return,
+    };
+    target.client_certificate = Some(Box::new(ClientCertificate { certificate, key }));
 }
 
 fn file(field: &Field<'_>, context: &EntryContext<'_>, report: &mut ProblemReport<'_>) -> Option<FilePath> {

@@ -15,18 +15,14 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 use url::{Position, Url};
 
-use super::CredentialRefusal;
-use super::Credentials;
-use super::Http;
-use super::HttpConfigError;
-use super::ParamHeaders;
 use super::connection::{PoolRequest, Response};
 use super::dialer::Dialer;
 use super::options::HttpOptions;
 use super::pool::{ExchangeError, Pool};
 use super::port_probe::PortProbe;
-use super::tls;
-use super::{HttpFailure, HttpStage};
+use super::{
+    CredentialRefusal, Credentials, Http, HttpConfigError, HttpFailure, HttpStage, ParamHeaders, tls,
+};
 use crate::config::HttpTarget;
 use crate::transport::{Sse, Transport};
 

@@ -9,13 +9,11 @@ use http::HeaderValue;
 use http::header::{LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use tokio::time::timeout;
 
-use super::Challenge;
 use super::connection::Response;
 use super::events::BYTE_ORDER_MARK;
 use super::options::HttpOptions;
 use super::pool::ExchangeError;
-use super::tls;
-use super::{CredentialRefusal, HttpFailure, HttpStage};
+use super::{Challenge, CredentialRefusal, HttpFailure, HttpStage, tls};
 use crate::lack::Lack;
 use crate::transport::receiving;
 use crate::wire::Outcome;

@@ -84,7 +84,7 @@ async fn no_request_overtakes_the_end_of_the_handshake() {
 
 #[tokio::test]
 async fn a_legacy_request_is_cancelled_by_a_notification() {
-    let (remote, mut owner) = Owner::start_session().await;
+    let (remote, owner) = Owner::start_session().await;
     owner.ask(2, "slow");
     let asked = remote.next().await;
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#;
