@@ -33,7 +33,7 @@ use crate::service::ServiceArgs;
 use crate::top::TopArgs;
 use crate::ui::UiArgs;
 pub(crate) use ask::{
-    CallArgs, CheckArgs, DescribeArgs, PingArgs, PromptArgs, ReadArgs, RequestArgs, ServersArgs, ToolsArgs,
+    CallArgs, CheckArgs, DescribeArgs, PingArgs, PromptArgs, ReadArgs, RequestArgs, ToolsArgs,
 };
 pub(crate) use serve::{ServeArgs, WrapArgs};
 

@@ -21,7 +21,7 @@ use crate::live::{live_start, say};
 use crate::load::{cache_directory, load, user_file};
 use crate::logins;
 use crate::otlp;
-use crate::output::{Cell, Ink, Screen, Text, count, plain, span, table, text};
+use crate::output::{Cell, Ink, Paint, Screen, Text, count, plain, span, table, text};
 use crate::serve::{recorder, serving_runtime};
 use crate::watchdog;
 
@@ -264,7 +264,7 @@ fn show_status(directory: &RuntimeDirectory, json: bool, screen: &Screen) -> Don
         screen.print("no daemon runs\n")?;
         return Ok(Exit::Failed);
     };
-    screen.print(shown(&found, screen))?;
+    screen.print(shown(&found, SystemTime::now(), screen.out))?;
     Ok(Exit::Success)
 }
 
@@ -272,9 +272,9 @@ fn exit(is_running: bool) -> Exit {
     if is_running { Exit::Success } else { Exit::Failed }
 }
 
-fn shown(found: &DaemonStatus, screen: &Screen) -> Text {
+fn shown(found: &DaemonStatus, now: SystemTime, paint: Paint) -> Text {
     let began = UNIX_EPOCH + Duration::from_secs(found.since);
-    let age = SystemTime::now().duration_since(began).unwrap_or_default();
+    let age = now.duration_since(began).unwrap_or_default();
     let mut shown = text!(
         "process {}, version {}, for {}, {}\n",
         found.pid,
@@ -283,19 +283,21 @@ fn shown(found: &DaemonStatus, screen: &Screen) -> Text {
         count(found.bridges.len(), "bridge")
     );
     if found.config_missing {
-        shown.push(no_configuration(screen.out));
+        shown.push(no_configuration(paint));
     }
     if let Some(problem) = &found.config_problem {
-        shown.push(not_applied(problem, screen.out));
+        shown.push(not_applied(problem, paint));
     }
     let rows: Vec<Vec<Cell>> = found
         .servers
         .iter()
         .map(|server| {
             let users = match (server.configured, server.share) {
-                (true, _) => "configured".to_owned(),
-                (false, Share::Yes | Share::Never) => format!("{} bridges", server.bridges),
-                (false, Share::Roots) => format!("{} bridges with the same roots", server.bridges),
+                (true, _) => "configured".into(),
+                (false, Share::Yes | Share::Never) => text!("{}", count(server.bridges, "bridge")),
+                (false, Share::Roots) => {
+                    text!("{} with the same roots", count(server.bridges, "bridge"))
+                }
             };
             vec![
                 Cell::new(Ink::Cyan, &server.name),
@@ -304,8 +306,54 @@ fn shown(found: &DaemonStatus, screen: &Screen) -> Text {
             ]
         })
         .collect();
-    for line in table(screen.out, &rows) {
+    for line in table(paint, &rows) {
         shown.push_line(line);
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use mainstay_bridge::hello::{BridgeStatus, SharedServerStatus};
+
+    use super::*;
+
+    #[test]
+    fn the_daemon_is_shown_with_its_servers_and_who_uses_them() {
+        let server = |name: &str, state: &str, configured, share, bridges| SharedServerStatus {
+            name: name.to_owned(),
+            state: state.to_owned(),
+            configured,
+            share,
+            bridges,
+        };
+        let bridge = BridgeStatus {
+            pid: Some(12),
+            server: None,
+            since: 0,
+        };
+        let status = DaemonStatus {
+            pid: 4711,
+            version: "0.1.0".to_owned(),
+            since: 1_800_000_000,
+            config: Some("/home/ann/.config/mainstay/mcp.json".to_owned()),
+            config_missing: false,
+            config_problem: None,
+            bridges: vec![bridge.clone(), bridge],
+            servers: vec![
+                server("files", "connected", true, Share::Yes, 0),
+                server("web\u{1b}[2J", "reconnecting", false, Share::Yes, 2),
+                server("git", "connected", false, Share::Roots, 1),
+            ],
+        };
+        let now = UNIX_EPOCH + Duration::from_secs(1_800_007_200);
+        let expected = "\
+process 4711, version 0.1.0, for 2 h, 2 bridges
+files  connected     configured
+web    reconnecting  2 bridges
+git    connected     1 bridge with the same roots
+";
+        let shown = shown(&status, now, Paint::PLAIN);
+        assert_eq!(shown.as_str(), expected, "\n{}", shown.as_str());
+    }
 }

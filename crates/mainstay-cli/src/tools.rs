@@ -27,7 +27,7 @@ pub(crate) fn run(tools: &ToolsArgs, common: &Common, screen: &Screen) -> Done {
         let mut progress = Progress::new(screen, false);
         let statuses = startup
             .settle(wanted.timeout, |statuses| {
-                progress.show(&startup, fleet, statuses)
+                progress.show(&startup, fleet, statuses);
             })
             .await;
         drop(progress);

@@ -29,7 +29,7 @@ pub(crate) fn run(check: &CheckArgs, common: &Common, screen: &Screen) -> Done {
         let mut progress = Progress::new(screen, !wanted.json);
         let mut statuses = startup
             .settle(wanted.timeout, |statuses| {
-                progress.show(&startup, fleet, statuses)
+                progress.show(&startup, fleet, statuses);
             })
             .await;
         drop(progress);

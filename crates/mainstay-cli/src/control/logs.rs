@@ -9,7 +9,7 @@ use super::events::{RETURN_INTERVAL, RETURN_LIMIT};
 use super::{LogsArgs, failed, say, with_daemon};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::json::LogLine;
-use crate::output::{Screen, Text, plain, text};
+use crate::output::{Screen, Text};
 
 pub(crate) fn run(arguments: &LogsArgs, screen: &Screen) -> Done {
     with_daemon(async |client| {
@@ -78,11 +78,7 @@ fn print(arguments: &LogsArgs, line: &StderrRecord, screen: &Screen) -> Result<(
             server: &arguments.server,
             line,
         }),
-        false => text!(
-            "{}  {}",
-            screen.out.dim(say::moment(line.at_ms)),
-            plain(&line.text)
-        ),
+        false => say::stderr_line(line, screen.out),
     };
     said.push("\n");
     screen.print(said)

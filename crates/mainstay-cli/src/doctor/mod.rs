@@ -65,7 +65,7 @@ pub(crate) fn run(doctor: &DoctorArgs, common: &Common, screen: &Screen) -> Done
     let text = if doctor.json {
         Text::document(&DoctorDocument::of(&examinations))
     } else {
-        show::text(&examinations, screen)
+        show::text(&examinations, screen.out)
     };
     screen.print(text)?;
     Ok(if needs_fix { Exit::Failed } else { Exit::Success })

@@ -233,6 +233,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use clap::{Command, CommandFactory as _};
+    use mainstay_control::api::{LagMarker, LagReason};
 
     use super::*;
     use crate::args::CommandLine;
@@ -335,6 +336,55 @@ mod tests {
                 schema["$defs"][name]["properties"].get(key).is_some(),
                 "{name}.{key}"
             );
+        }
+    }
+
+    #[test]
+    fn every_kind_of_line_fits_its_schema_and_nothing_else_does() {
+        let at = |detail: Value| {
+            let mut record = json!({ "sequence": 1, "at_ms": 2, "node": null, "server": "a" });
+            for (key, value) in detail.as_object().unwrap() {
+                record[key] = value.clone();
+            }
+            record
+        };
+        let by = json!({ "via": "file", "agent": null });
+        let offer = json!({ "kind": "tool", "name": "echo" });
+        let member = json!({ "member": "title", "before": null, "after": "\"b\"" });
+        let events = [
+            at(json!({ "type": "reload_refused", "by": by, "title": "t", "remedy": null })),
+            at(json!({ "type": "command", "command": "reload", "by": by, "refused": null })),
+            at(
+                json!({ "type": "catalog_changed", "revision": 1, "added": [offer], "removed": [], "left_out": 0,
+                       "changed": [{ "kind": "tool", "name": "x", "members": [member] }] }),
+            ),
+            at(json!({ "type": "added" })),
+            at(json!({ "type": "removed" })),
+            at(json!({ "type": "lost", "count": 3 })),
+            at(json!({ "type": "unknown" })),
+        ];
+        let events = events.map(|event| serde_json::from_value(event).expect("an event"));
+        let marker = LagMarker {
+            lost: None,
+            reason: LagReason::Restarted,
+        };
+        let mut lines: Vec<_> = events
+            .iter()
+            .map(|event| (OutputName::Events, json!(EventLine::Event(event))))
+            .collect();
+        lines.push((OutputName::Events, json!(EventLine::missing(&marker))));
+        lines.push((OutputName::Logs, json!(LogLine::Lagged(&marker))));
+        for (output, line) in lines {
+            let validator = jsonschema::validator_for(&schema_of(output)).unwrap();
+            assert!(validator.is_valid(&line), "{line}");
+            let mut surplus = line.clone();
+            surplus["surplus"] = Value::Null;
+            assert!(!validator.is_valid(&surplus), "{surplus}");
+            for key in line.as_object().unwrap().keys() {
+                let mut missing = line.clone();
+                missing.as_object_mut().unwrap().remove(key);
+                assert!(!validator.is_valid(&missing), "without {key}: {missing}");
+            }
         }
     }
 }

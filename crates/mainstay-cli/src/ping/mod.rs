@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use mainstay::{CallError, CallErrorKind, Fleet, Server};
 use tokio::time::sleep;
 
-use crate::args::{AdHoc, Common, PingArgs};
+use crate::args::{Common, PingArgs};
 use crate::check::{CheckReport, ServerReport, show_server};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::json;
