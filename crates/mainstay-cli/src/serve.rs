@@ -360,7 +360,7 @@ fn door(arguments: &ServeArgs) -> Result<HttpDoor, CommandFailure> {
         .max_sessions(sessions, of_client.unwrap_or_else(|| share(sessions)))
         .access_log(arguments.access_log)
         .drain_within(arguments.drain);
-    if let Some(token) = token(arguments)? {
+    for token in tokens(arguments)? {
         door = door.token(token);
     }
     if let Some(rate) = arguments.rate {
@@ -385,9 +385,10 @@ fn share(sessions: usize) -> usize {
     sessions.saturating_mul(2).div_ceil(5)
 }
 
-/// The token that clients must show. It never stands on the command line, where every user of the machine could read it.
-fn token(arguments: &ServeArgs) -> Result<Option<String>, CommandFailure> {
-    let (token, place) = match (&arguments.token_file, &arguments.token_env) {
+/// The tokens of which clients must show one. They never stand on the command line, where every user of the machine could read
+/// them.
+fn tokens(arguments: &ServeArgs) -> Result<Vec<String>, CommandFailure> {
+    let (text, place) = match (&arguments.token_file, &arguments.token_env) {
         (Some(file), _) => {
             let text = String::from_utf8(read(file)?).map_err(CommandFailure::usage)?;
             (text, file.display().to_string())
@@ -400,12 +401,30 @@ fn token(arguments: &ServeArgs) -> Result<Option<String>, CommandFailure> {
                 format!("the variable {variable}"),
             )
         }
-        (None, None) => return Ok(None),
+        (None, None) => return Ok(Vec::new()),
     };
-    match token.trim() {
-        "" => Err(CommandFailure::usage(anyhow!("{place} holds no token"))),
-        token => Ok(Some(token.to_owned())),
+    let tokens = tokens_in(&text).map_err(|line| {
+        CommandFailure::usage(anyhow!(
+            "line {line} of {place} is no token: write one token on each line, without spaces, and remarks after #"
+        ))
+    })?;
+    if tokens.is_empty() {
+        return Err(CommandFailure::usage(anyhow!("{place} holds no token")));
     }
+    Ok(tokens)
+}
+
+/// The tokens of a text, one on each line; the number of the first line that is none.
+fn tokens_in(text: &str) -> Result<Vec<String>, usize> {
+    let lines = text.lines().map(str::trim).enumerate();
+    let written = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let token = |(n, line): (usize, &str)| match line
+        .contains(|part: char| part.is_whitespace() || part.is_control())
+    {
+        true => Err(n + 1),
+        false => Ok(line.to_owned()),
+    };
+    written.map(token).collect()
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, CommandFailure> {

@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 
 const MAINSTAY: &str = env!("CARGO_BIN_EXE_mainstay");
 
-/// RemotePeer more than anything takes; what takes longer hangs.
+/// Far more than anything takes; what takes longer hangs.
 const HANGS: Duration = Duration::from_secs(40);
 
 /// A gateway with the demo server, whose control API listens on a socket.

@@ -94,7 +94,10 @@ impl Spent {
     pub(crate) fn fact(self) -> String {
         match self {
             Self::Share { share } => {
-                format!("the gateway holds as much for this client as it may ({} MiB)", share / MIB)
+                format!(
+                    "the gateway holds as much for this client as it may ({} MiB)",
+                    share / MIB
+                )
             }
             Self::Address { most } => format!(
                 "the gateway holds as much for the clients of this address as it may ({} MiB in all, and no more for one of them \
@@ -102,7 +105,10 @@ impl Spent {
                 most / MIB
             ),
             Self::All { all } => {
-                format!("the gateway holds as much for its clients as it may ({} MiB)", all / MIB)
+                format!(
+                    "the gateway holds as much for its clients as it may ({} MiB)",
+                    all / MIB
+                )
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use tokio::io::{self, AsyncBufRead, AsyncBufReadExt as _};
 
-/// RemotePeer more than any call of the demo needs, and little enough to hold.
+/// Far more than any call of the demo needs, and little enough to hold.
 pub(super) const MAX_LINE: usize = 4 * 1024 * 1024;
 
 /// What was read.

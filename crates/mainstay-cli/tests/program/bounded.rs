@@ -19,7 +19,7 @@ async fn a_client_that_asks_too_often_is_told_when_to_come_back() {
     let hello = || Ask::post("/mcp", &initialize(json!({})));
     let first = hello().send(serving.address).await;
     assert_eq!(first.status, 200);
-    // RemotePeer faster than one a second, however busy the machine is: one of them comes too soon.
+    // Far faster than one a second, however busy the machine is: one of them comes too soon.
     let mut refused = None;
     for _ in 0..100 {
         let next = hello().send(serving.address).await;
@@ -31,6 +31,42 @@ async fn a_client_that_asks_too_often_is_told_when_to_come_back() {
     let refused = refused.expect("a bound");
     assert!(refused.header("retry-after").is_some());
     assert_eq!(refused.refusal().await, (429, -32000));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_line_of_the_token_file_is_a_token_with_a_share_of_its_own() {
+    let sandbox = Sandbox::with(&json!({}));
+    let file = sandbox.write("tokens", "# the team\n\nalice-0123\n  bob-4567\n");
+    let file = file.to_str().expect("text");
+    let serving = Serving::start(
+        &sandbox,
+        &[
+            "--token-file",
+            file,
+            "--max-sessions",
+            "4",
+            "--max-sessions-per-client",
+            "1",
+        ],
+    );
+    let hello = |token: &str| {
+        let hello = Ask::post("/mcp", &initialize(json!({})));
+        hello.header("authorization", &format!("Bearer {token}"))
+    };
+    for token in ["alice-0123", "bob-4567"] {
+        let opened = hello(token).send(serving.address).await;
+        assert_eq!(opened.status, 200, "{token}");
+    }
+    for token in ["# the team", "alice-0123\nbob-4567", "carol", ""] {
+        let token = token.replace('\n', " ");
+        assert_eq!(hello(&token).send(serving.address).await.status, 401, "{token}");
+    }
+    let wrong = sandbox.write("wrong", "alice-0123\nbob 4567\n");
+    sandbox
+        .run(&["serve", "--token-file", wrong.to_str().expect("text")])
+        .exits(2)
+        .says("line 2 of ")
+        .says("one token on each line");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -149,7 +149,11 @@ fn a_server_with_an_error_in_its_configuration_is_shown_with_the_error_until_tha
         .sandbox
         .configure(&json!({ "good": good(), "lacking": good() }));
     wait_for_state(&shared, "lacking", "connected");
-    shared.sandbox.run(&["status"]).exits(0).prints("2 of 2 servers up");
+    shared
+        .sandbox
+        .run(&["status"])
+        .exits(0)
+        .prints("2 of 2 servers up");
 }
 
 #[test]

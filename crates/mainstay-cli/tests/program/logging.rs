@@ -237,7 +237,7 @@ fn a_reader_of_stderr_that_has_stopped_reading_holds_up_nobody() {
     let sandbox = Sandbox::with(&json!({ "well": noisy.config() }));
     let mut host = Host::start_with(&sandbox, &["serve", "--stdio"], ("MAINSTAY_LOG", "trace"));
     while !host.tools().contains(&"well__echo".to_owned()) {}
-    // RemotePeer more than a pipe holds.
+    // Far more than a pipe holds.
     for round in 0..300 {
         let result = host.call("well__echo", &json!({ "round": round }));
         assert_eq!(result["structuredContent"]["round"], round);

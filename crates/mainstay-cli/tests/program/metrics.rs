@@ -200,7 +200,10 @@ fn a_real_prometheus_scrapes_with_the_token_and_understands_every_query() {
     let quantile = "histogram_quantile(0.9, sum by (le) (mcp_client_operation_duration_seconds_bucket))";
     let found = prometheus.waits_for(quantile);
     let value = found[0]["value"][1].as_str().map(str::parse::<f64>);
-    assert!(value.is_some_and(|value| value.is_ok_and(f64::is_finite)), "{found:?}");
+    assert!(
+        value.is_some_and(|value| value.is_ok_and(f64::is_finite)),
+        "{found:?}"
+    );
 
     let dashboard = fs::read_to_string(Path::new(DOCUMENTS).join("grafana-dashboard.json")).expect("there");
     let dashboard: Value = serde_json::from_str(&dashboard).expect("JSON");

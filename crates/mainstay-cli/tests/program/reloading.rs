@@ -137,9 +137,14 @@ async fn clients_are_told_which_server_has_an_error_in_its_configuration() {
     let said = visitor.ask("server/discover", json!({})).await["result"]["instructions"].clone();
     let said = said.as_str().unwrap_or_default();
     assert!(said.contains("wrong") && said.contains("mcp.json:"), "{said}");
-    let refused = Visitor::modern(serving.address, "/mcp/wrong").ask("tools/list", json!({})).await;
+    let refused = Visitor::modern(serving.address, "/mcp/wrong")
+        .ask("tools/list", json!({}))
+        .await;
     let said = refused["error"]["message"].as_str().unwrap_or_default();
-    assert!(said.contains("command") && said.contains("mcp.json:"), "{refused}");
+    assert!(
+        said.contains("command") && said.contains("mcp.json:"),
+        "{refused}"
+    );
     sandbox.configure(&json!({ "good": good(), "wrong": good() }));
     serving.hears(": replaced wrong; 1 server left alone");
     visitor.call("wrong__echo", json!({ "text": "2" })).await;

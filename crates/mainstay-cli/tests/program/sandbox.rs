@@ -17,7 +17,7 @@ use crate::schemas::assert_output_fits;
 
 pub(crate) const MAINSTAY: &str = env!("CARGO_BIN_EXE_mainstay");
 
-/// RemotePeer more than any run takes; a run that takes longer hangs.
+/// Far more than any run takes; a run that takes longer hangs.
 const HANGS: Duration = Duration::from_secs(60);
 /// How soon nothing is left when the program has ended: a second on a quiet machine; the rest is for a busy one.
 const GONE_WITHIN: Duration = Duration::from_secs(5);

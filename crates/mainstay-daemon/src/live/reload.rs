@@ -128,8 +128,9 @@ impl InForce {
 
     /// The first error of a server, and how many more there are.
     fn errors_of(&self, name: &str) -> String {
-        let is_its_own =
-            |problem: &&Problem| problem.severity == Severity::Error && problem.server.as_deref() == Some(name);
+        let is_its_own = |problem: &&Problem| {
+            problem.severity == Severity::Error && problem.server.as_deref() == Some(name)
+        };
         let mut errors = self.problems.iter().filter(is_its_own);
         match (errors.next(), errors.count()) {
             (Some(first), 0) => first.to_string(),

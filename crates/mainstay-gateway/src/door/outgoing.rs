@@ -162,21 +162,34 @@ mod tests {
         };
         let list = answered(3 * MIB / 2, AnswerKind::List);
         let other = answered(3 * MIB / 2, AnswerKind::Other);
-        for written in [RequestAnswer::write_or_refuse, |answer: &RequestAnswer, account: &Account| {
-            answer.write_line(account).into()
-        }] {
+        for written in [
+            RequestAnswer::write_or_refuse,
+            |answer: &RequestAnswer, account: &Account| answer.write_line(account).into(),
+        ] {
             let refused = read(written(&list, &account));
-            assert_eq!((&refused["id"], &refused["error"]["code"]), (&7.into(), &(-32000).into()));
+            assert_eq!(
+                (&refused["id"], &refused["error"]["code"]),
+                (&7.into(), &(-32000).into())
+            );
             let words = refused["error"]["message"].as_str().unwrap();
             assert!(words.contains("(2 MiB): read the answers that wait"), "{words}");
             // What has run must not be taken for refused.
             let refused = read(written(&other, &account));
-            assert_eq!(refused["error"]["data"]["mainstay"]["outcome"], "answered", "{refused}");
+            assert_eq!(
+                refused["error"]["data"]["mainstay"]["outcome"], "answered",
+                "{refused}"
+            );
             let refused = &read(written(&call, &account))["result"];
             assert_eq!(refused["_meta"]["mainstay"]["outcome"], "answered", "{refused}");
-            assert_eq!((&refused["isError"], &refused["resultType"]), (&true.into(), &"complete".into()));
+            assert_eq!(
+                (&refused["isError"], &refused["resultType"]),
+                (&true.into(), &"complete".into())
+            );
             let words = refused["content"][0]["text"].as_str().unwrap();
-            assert!(words.contains("has run") && !words.contains("try again"), "{words}");
+            assert!(
+                words.contains("has run") && !words.contains("try again"),
+                "{words}"
+            );
         }
         drop(first);
         assert_eq!(budget.held(), 0);

@@ -22,8 +22,8 @@ use crate::budget::Spent;
 use crate::client::{Client, RunningRequest};
 use crate::failure;
 use crate::protocol::{
-    MODERN_VERSIONS, RESOURCE_NOT_FOUND, completed, declined, invalid_params,
-    missing_capability, text, without_client,
+    MODERN_VERSIONS, RESOURCE_NOT_FOUND, completed, declined, invalid_params, missing_capability, text,
+    without_client,
 };
 
 /// Progress notifications that wait for a slow client; more are dropped, as each says all that the ones before it did.

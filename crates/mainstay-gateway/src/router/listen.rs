@@ -31,11 +31,14 @@ impl Router {
         acknowledgement.tasks = self.follow(request, &subscriber, &wanted.task_ids).await?;
         let mut topics = Vec::new();
         for uri in wanted.resource_subscriptions {
+            let topic = Topic::resource(uri.clone())?;
             if let Ok(upstream) = self.server_of(request, &uri) {
-                acknowledgement.uris.push(uri.clone());
-                topics.push((Topic::Resource(uri), upstream));
+                acknowledgement.uris.push(uri);
+                topics.push((topic, upstream));
             }
         }
+        let account = self.budget.account(request.client.principal);
+        let _held = account.hold(topics.iter().map(|(topic, _)| topic.cost()).sum())?;
         outbox.acknowledge(message::notification(
             "notifications/subscriptions/acknowledged",
             Some(&acknowledgement.params(id)),

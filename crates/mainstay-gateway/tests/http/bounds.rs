@@ -87,7 +87,7 @@ async fn a_flood_of_one_client_is_slowed_and_others_go_on() {
     for _ in 0..3 {
         assert_eq!(world.send(of("alpha")).await.status, 400);
     }
-    // RemotePeer faster than one a second, however busy the machine is: one of them comes too soon.
+    // Far faster than one a second, however busy the machine is: one of them comes too soon.
     let mut slowed = None;
     for _ in 0..100 {
         let next = world.send(of("alpha")).await;

@@ -103,7 +103,7 @@ async fn a_client_that_has_not_finished_asking_does_not_hold_up_the_end() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_reads_slowly_has_a_second_for_its_answer() {
     let world = World::open(HttpDoor::new()).await;
-    // RemotePeer more than the system takes off the gateway's hands for a client that does not read.
+    // Far more than the system takes off the gateway's hands for a client that does not read.
     let call = json!({ "name": "big", "arguments": { "bytes": 12_000_000 } });
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();

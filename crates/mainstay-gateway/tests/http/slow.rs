@@ -137,7 +137,7 @@ async fn a_connection_whose_head_trickles_is_closed() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_its_answer_is_disconnected() {
     let world = World::open(HttpDoor::new()).await;
-    // RemotePeer more than the system takes off the gateway's hands for a client that does not read.
+    // Far more than the system takes off the gateway's hands for a client that does not read.
     let call = json!({ "name": "big", "arguments": { "bytes": 12_000_000 } });
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();

@@ -18,7 +18,7 @@ use crate::wire::{Object, RawJson};
 
 /// Pages of one list. At even ten items a page this reaches [`MAX_ITEMS`]; more means a server that never ends.
 pub(crate) const MAX_PAGES: usize = 1_000;
-/// Items of one kind. RemotePeer more than a model can be shown; a server that lists more has listed its database.
+/// Items of one kind. Far more than a model can be shown; a server that lists more has listed its database.
 pub(crate) const MAX_ITEMS: usize = 10_000;
 /// Bytes of one server's catalog. It stays in memory for as long as the server is configured, and goes to disk.
 pub(crate) const MAX_BYTES: usize = 64 * 1024 * 1024;

@@ -291,7 +291,10 @@ mod tests {
         let mut renamed = params(r#"{"name":"a","uri":7}"#);
         renamed.set("name", RawJson::from_value("b").unwrap());
         assert_eq!(renamed.quick_text("name"), Some(r#""b""#), "the edited one");
-        assert_eq!((renamed.quick_text("uri"), renamed.shown_text("uri")), (None, Some("7")));
+        assert_eq!(
+            (renamed.quick_text("uri"), renamed.shown_text("uri")),
+            (None, Some("7"))
+        );
         assert_eq!(params(r#"{"x":1,"name":"a"}"#).shown_text("name"), Some(r#""a""#));
     }
 

@@ -237,7 +237,7 @@ async fn a_close_in_a_hurry_leaves_nothing_either() {
         let fleet = connected(&stage).await;
         let report = fleet.close(within).await;
         assert_eq!(report.servers.len(), stubborn().len());
-        // RemotePeer sooner than the whole ladder would have come to its end.
+        // Far sooner than the whole ladder would have come to its end.
         assert!(
             stage.tree().wait_until_gone_async(Duration::from_secs(2)).await,
             "{within:?}: {:?}",

@@ -13,7 +13,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::sandbox::Sandbox;
 
-/// RemotePeer more than any step takes.
+/// Far more than any step takes.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct PseudoTerminal {
