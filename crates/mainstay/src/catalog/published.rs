@@ -195,6 +195,13 @@ impl<T> OfferTable<T> {
         self.index.entry(name).or_insert(self.list.len());
         self.list.push(offer);
     }
+
+    /// Puts this offer in the place of the one with its name.
+    pub(super) fn replace(&mut self, offer: Offer<T>) {
+        if let Some(&at) = self.index.get(offer.name()) {
+            self.list[at] = offer;
+        }
+    }
 }
 
 impl<T> Default for OfferTable<T> {
