@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use crate::transport::Connector;
 
-pub(super) use http::{ClientCertificate, FilePath, Provider};
+#[cfg(any(feature = "config-file", feature = "http"))]
+pub(super) use http::FilePath;
+pub(super) use http::{ClientCertificate, Provider};
 pub use http::{HttpKind, HttpTarget};
 
 /// How a server is reached.
