@@ -1,4 +1,4 @@
-//! Public names: `server__tool`, spelt so that every model API accepts them.
+//! The hash by which catalogs are compared, and public names: `server__tool`, spelt so that every model API accepts them.
 //!
 //! The strictest rules in use are a letter or `_` first, then letters, digits, `_` and `-`, 64 characters in all. What
 //! does not fit is replaced or cut; a cut name ends in a hash of the whole, so that long names with a common beginning

@@ -1,4 +1,4 @@
-//! The published catalog: an immutable picture of what the whole fleet offers.
+//! The published catalog: an immutable picture of what the whole fleet offers, and which server a resource is read from.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
