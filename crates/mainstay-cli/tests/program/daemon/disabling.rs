@@ -1,10 +1,11 @@
-//! Servers that hosts bring and a person disables.
+//! Servers that a person disables or removes while hosts use them.
 
 use mainstay_testkit::Ledger;
 use serde_json::{Value, json};
 
 use super::{Shared, noting, server_pid, wait_until};
 use crate::host::Host;
+use crate::sandbox::{Sandbox, good};
 
 /// The name under which the daemon lists the only server.
 fn name_of_server(shared: &Shared) -> String {
@@ -82,6 +83,28 @@ fn a_call_that_is_cut_because_its_server_is_disabled_says_so() {
     let answer = host.answer(call);
     let said = text(&answer["result"]);
     assert!(said.contains("was disabled while the call was pending"), "{said}");
+    assert!(said.contains("may have run"), "{said}");
+    assert_eq!(answer["result"]["_meta"]["mainstay"]["outcome"], "unknown");
+}
+
+#[test]
+fn a_call_that_is_cut_because_its_server_is_removed_says_so() {
+    let shared = Shared {
+        sandbox: Sandbox::with(&json!({ "demo": good() })),
+    };
+    shared.sandbox.run(&["daemon", "start"]).exits(0);
+    let mut host = Host::start(&shared.sandbox, &["connect"]);
+    host.tools();
+    let call = host.begin_call("demo__sleep", &json!({ "seconds": 60 }));
+    wait_until("the call runs", || {
+        let status = shared.sandbox.run(&["status", "--json"]).json();
+        status["servers"][0]["calls"]["in_flight"] == 1
+    });
+    shared.sandbox.run(&["remove", "demo"]).exits(0);
+    shared.sandbox.run(&["reload"]).exits(0);
+    let answer = host.answer(call);
+    let said = text(&answer["result"]);
+    assert!(said.contains("Server demo was removed"), "{said}");
     assert!(said.contains("may have run"), "{said}");
     assert_eq!(answer["result"]["_meta"]["mainstay"]["outcome"], "unknown");
 }
