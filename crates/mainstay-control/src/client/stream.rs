@@ -99,6 +99,8 @@ pub(super) struct SentEventReader {
     body: Incoming,
     /// What was read and is no whole event yet.
     unread: BytesMut,
+    /// How much of it was searched for the end of an event.
+    searched: usize,
     is_ended: bool,
 }
 
@@ -106,6 +108,7 @@ pub(super) fn open_stream(response: Response<Incoming>) -> SentEventReader {
     SentEventReader {
         body: response.into_body(),
         unread: BytesMut::new(),
+        searched: 0,
         is_ended: false,
     }
 }
@@ -113,7 +116,7 @@ pub(super) fn open_stream(response: Response<Incoming>) -> SentEventReader {
 impl SentEventReader {
     async fn next(&mut self) -> Option<Result<SentEvent, ControlError>> {
         loop {
-            if let Some(block) = take_block(&mut self.unread) {
+            if let Some(block) = take_block(&mut self.unread, &mut self.searched) {
                 match read_block(&block) {
                     Some(event) => return Some(Ok(event)),
                     // A comment, or the time to come back.
@@ -149,10 +152,17 @@ impl SentEventReader {
 }
 
 /// Takes the text up to the next empty line. The service ends lines with a line feed alone.
-fn take_block(unread: &mut BytesMut) -> Option<String> {
-    let end = unread.windows(2).position(|pair| pair == b"\n\n")?;
-    let block = unread.split_to(end);
+fn take_block(unread: &mut BytesMut, searched: &mut usize) -> Option<String> {
+    // The first of the two may have been searched already.
+    let start = searched.saturating_sub(1);
+    let found = unread[start..].windows(2).position(|pair| pair == b"\n\n");
+    let Some(at) = found else {
+        *searched = unread.len();
+        return None;
+    };
+    let block = unread.split_to(start + at);
     unread.advance(2);
+    *searched = 0;
     Some(String::from_utf8_lossy(&block).into_owned())
 }
 
@@ -183,15 +193,21 @@ mod tests {
     fn events_are_read_whole_and_comments_are_left_out() {
         let mut unread =
             BytesMut::from("retry: 1000\n: open\n\nid: a.1\nevent: record\ndata: {}\n\n:\n\neve");
-        assert!(read_block(&take_block(&mut unread).expect("a block")).is_none());
-        let event = read_block(&take_block(&mut unread).expect("a block")).expect("an event");
+        let mut searched = 0;
+        assert!(read_block(&take_block(&mut unread, &mut searched).expect("a block")).is_none());
+        let event = read_block(&take_block(&mut unread, &mut searched).expect("a block")).expect("an event");
         assert_eq!(
             (event.kind.as_str(), event.id.as_deref()),
             ("record", Some("a.1"))
         );
         assert_eq!(event.data, "{}");
-        assert!(read_block(&take_block(&mut unread).expect("a block")).is_none());
-        assert_eq!(take_block(&mut unread), None);
+        assert!(read_block(&take_block(&mut unread, &mut searched).expect("a block")).is_none());
+        assert_eq!(take_block(&mut unread, &mut searched), None);
         assert_eq!(&unread[..], b"eve");
+        // The end of an event may come in two pieces.
+        for (piece, whole) in [("nt: lagged\n", None), ("\n", Some("event: lagged"))] {
+            unread.extend_from_slice(piece.as_bytes());
+            assert_eq!(take_block(&mut unread, &mut searched).as_deref(), whole);
+        }
     }
 }

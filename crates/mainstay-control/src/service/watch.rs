@@ -266,3 +266,31 @@ fn digest(json: &Bytes) -> u64 {
     json.hash(&mut hasher);
     hasher.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::EventDetail;
+    use crate::journal::Journal;
+
+    #[tokio::test]
+    async fn a_view_that_falls_behind_learns_how_many_events_it_missed() {
+        let journal = Arc::new(Journal::new(None, 2));
+        for _ in 0..5 {
+            journal.write(None, EventDetail::Added);
+        }
+        let (_latest, figures) = watch::channel(None);
+        let mut pieces = WatchPieces {
+            first: None,
+            reader: journal.reader(0),
+            instance: "run".to_owned(),
+            figures,
+            sent: SentDigests::default(),
+        };
+        let mut text = async || String::from_utf8(pieces.next().await.unwrap().to_vec()).unwrap();
+        let marker = text().await;
+        assert!(marker.starts_with("event: lagged\ndata: {\"lost\":3"), "{marker}");
+        let records = text().await;
+        assert!(records.starts_with("id: run.4\nevent: record\n"), "{records}");
+    }
+}

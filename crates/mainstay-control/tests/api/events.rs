@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mainstay_control::api::{Actor, ActorKind, DesiredState, EventDetail, EventMessage, LagReason};
-use mainstay_control::{Control, EventStream, Role};
+use mainstay_control::{Control, ControlClient, ControlError, EventStream, Role};
 use mainstay_testkit::Script;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
@@ -41,6 +41,68 @@ async fn a_stream_resumes_after_the_last_event_and_sees_each_once() {
             .all(|event| event.server.as_deref() == Some("one"))
     );
     assert_eq!(page.lost, Some(0));
+}
+
+#[tokio::test]
+async fn the_id_that_a_browser_sends_counts_more_than_the_one_in_the_address() {
+    let world = World::one().await;
+    let page = world.client.last_events(None, 100).await.expect("a page");
+    let (instance, seen) = (page.instance, page.last - 1);
+    let request = format!(
+        "GET /api/v1/events?after=0 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nLast-Event-ID: {instance}.{seen}\r\n\r\n"
+    );
+    let (status, page) = world.raw(&request).await;
+    assert_eq!((status, &page["lost"]), (200, &0.into()));
+    assert_eq!(page["events"][0]["sequence"], seen + 1);
+}
+
+#[tokio::test]
+async fn a_page_says_how_many_events_before_it_are_no_longer_kept() {
+    let memory = Memory::new(Script::new());
+    let config = memory.config("one").build().expect("valid");
+    let world = World::with(Control::builder(Role::Serve).keep_events(1), [config]);
+    let mut events = world.client.events_after(None, "0").await.expect("a stream");
+    loop {
+        match next(&mut events).await {
+            EventMessage::Event(record) if record.sequence > 1 => break,
+            EventMessage::Event(_) | EventMessage::Lagged(_) => {}
+        }
+    }
+    let request = "GET /api/v1/events?after=0 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let (status, page) = world.raw(request).await;
+    assert_eq!(status, 200);
+    let kept = page["events"].as_array().expect("events");
+    assert_eq!(kept.len(), 1, "{page}");
+    let before = kept[0]["sequence"].as_u64().expect("a number") - 1;
+    assert_eq!(page["lost"], before);
+}
+
+#[tokio::test]
+async fn an_event_without_end_is_not_kept() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let socket = directory.path().join("control.sock");
+    let listener = tokio::net::UnixListener::bind(&socket).expect("a socket");
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("a client");
+        let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: record\ndata: ";
+        stream.write_all(head).await.expect("written");
+        let piece = vec![b'x'; 64 * 1024];
+        // More than the longest event, and an end, so that a client that keeps all of it does not wait.
+        for _ in 0..5 * 16 {
+            if stream.write_all(&piece).await.is_err() {
+                return;
+            }
+        }
+    });
+    let client = ControlClient::unix(&socket).timeout(LONG);
+    let mut events = client.events(None, 0).await.expect("a stream");
+    let refused = timeout(LONG, events.next()).await.expect("in time");
+    let refused = refused.expect("said").expect_err("too long");
+    assert!(
+        matches!(&refused, ControlError::BadAnswer(what) if what.contains("longer than")),
+        "{refused}"
+    );
+    assert!(events.next().await.is_none(), "the stream is given up");
 }
 
 #[tokio::test]

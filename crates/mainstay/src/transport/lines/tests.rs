@@ -198,7 +198,7 @@ fn a_transport_that_is_started_while_its_runtime_shuts_down_ends_and_holds_nobod
 
 /// Always has something to read: so many times this text, then the end.
 struct Endless {
-    text: &'static [u8],
+    text: Vec<u8>,
     left: usize,
 }
 
@@ -209,7 +209,7 @@ impl AsyncRead for Endless {
         buffer: &mut tokio::io::ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         while self.left > 0 && buffer.remaining() >= self.text.len() {
-            buffer.put_slice(self.text);
+            buffer.put_slice(&self.text);
             self.left -= 1;
         }
         Poll::Ready(Ok(()))
@@ -235,16 +235,96 @@ impl Inbound for Counted {
 #[tokio::test]
 async fn a_remote_peer_that_never_stops_writing_leaves_everybody_their_turn() {
     let batch = b"[{\"a\":1},{\"a\":2},{\"a\":3},{\"a\":4},{\"a\":5},{\"a\":6},{\"a\":7},{\"a\":8}]\n";
-    for (text, messages) in [(&b"{}\n"[..], 1), (batch, 8)] {
-        let reader = Endless { text, left: 10_000 };
+    let long_batch = format!("[{}{{}}]\n", "{},".repeat(999)).into_bytes();
+    for (text, messages, left) in [
+        (b"{}\n".to_vec(), 1, 10_000),
+        (batch.to_vec(), 8, 10_000),
+        (long_batch, 1000, 20),
+    ] {
+        let reader = Endless { text, left };
         let lines = Lines::new(reader, Writes::default(), Limits::default());
         let inbound = Counted::default();
         let count = inbound.0.clone();
         let _outbound = lines.outbound();
         Box::new(lines).start(Arc::new(inbound));
-        let most = most_in_between(count, 10_000 * messages).await;
+        let most = most_in_between(count, u32::try_from(left).unwrap() * messages).await;
         assert!(most <= TURNS_IN_A_ROW * Turn::MESSAGES, "{most} messages at once");
     }
+}
+
+/// Gives empty lines, and counts its reads.
+struct EmptyLines {
+    reads: Arc<AtomicU32>,
+    left: u32,
+}
+
+impl EmptyLines {
+    const IN_A_READ: usize = 1024;
+}
+
+impl AsyncRead for EmptyLines {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut tokio::io::ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.left > 0 {
+            self.left -= 1;
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            buffer.put_slice(&[b'\n'; Self::IN_A_READ]);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn empty_lines_without_end_leave_everybody_their_turn() {
+    let reads = Arc::new(AtomicU32::new(0));
+    let reader = EmptyLines {
+        reads: reads.clone(),
+        left: 4_000,
+    };
+    let lines = Lines::new(reader, Writes::default(), Limits::default());
+    let _outbound = lines.outbound();
+    Box::new(lines).start(Arc::new(Counted::default()));
+    let most = most_in_between(reads, 4_000).await;
+    let allowed = TURNS_IN_A_ROW as usize * Turn::BYTES / EmptyLines::IN_A_READ;
+    assert!(most as usize <= allowed, "{most} reads at once");
+}
+
+/// Takes all bytes, and counts the lines.
+#[derive(Default)]
+struct CountedLines(Arc<AtomicU32>);
+
+impl AsyncWrite for CountedLines {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+        self.0.fetch_add(u32::try_from(lines).unwrap(), Ordering::Relaxed);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_full_lane_leaves_everybody_their_turn_while_it_is_written() {
+    let (urgent_in, urgent) = mpsc::channel(URGENT_LANE);
+    for _ in 0..URGENT_LANE {
+        urgent_in.try_send(frame("{}")).unwrap();
+    }
+    let (_ordered_in, ordered) = mpsc::channel(1);
+    let writer = CountedLines::default();
+    let count = writer.0.clone();
+    // The runtime's own budget would count what is taken from the lanes, and not what is written.
+    tokio::spawn(tokio::task::unconstrained(write::run(writer, ordered, urgent)));
+    let most = most_in_between(count, u32::try_from(URGENT_LANE).unwrap()).await;
+    assert!(most <= TURNS_IN_A_ROW * Turn::MESSAGES, "{most} frames at once");
 }
 
 #[tokio::test]

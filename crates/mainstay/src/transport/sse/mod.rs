@@ -14,13 +14,14 @@ use tokio::time::timeout;
 
 use super::http::client::connection::Response;
 use super::http::client::endpoint::{Endpoint, Outgoing};
-use super::http::client::events::{NextEvent, SseEvent, SseEvents};
+use super::http::client::event_reader::{EventReader, EventsEnd};
+use super::http::client::events::SseEvent;
 use super::http::client::exchanges::{AdmittedFrame, Exchanges, FrameCarrier, Sender};
 use super::http::client::refusal::{Head, Refusal, read_error};
 use super::http::client::trace_headers::trace_headers;
 use super::http::{HttpConfigError, HttpFailure, HttpOptions, HttpStage};
 use super::receiving::deliver;
-use super::{Connecting, Connector, End, Frame, Inbound, Outbound, Purpose, Transport, Turn};
+use super::{Connecting, Connector, End, Frame, Inbound, Outbound, Purpose, Transport};
 
 /// How long a server may take to name the address, and to accept a message: it answers on the stream.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -132,8 +133,8 @@ impl SseStream {
             })
         });
         match opened {
-            Ok((response, events)) => {
-                let end = self.read(response, events).await;
+            Ok(events) => {
+                let end = self.read(events).await;
                 self.exchanges.finish(end);
             }
             Err(failure) => {
@@ -145,7 +146,7 @@ impl SseStream {
     }
 
     /// Asks for the stream, and waits for the address.
-    async fn open(&self) -> Result<(Response, SseEvents), HttpFailure> {
+    async fn open(&self) -> Result<EventReader, HttpFailure> {
         let options = &self.endpoint.options;
         let ask = async || {
             let mut request = self.endpoint.request(Method::GET).await?;
@@ -172,23 +173,17 @@ impl SseStream {
         }
         Refusal::if_unreadable(&response).map_err(|refusal| refusal.failure)?;
         let limit = options.message_limit();
-        let mut events = SseEvents::new(limit);
-        let mut turn = Turn::new();
+        let mut events = EventReader::new(response, limit);
         loop {
-            loop {
-                turn.yield_if_over().await;
-                match events.next().map_err(|_| HttpFailure::BodyTooLarge { limit })? {
-                    NextEvent::Event(event) if event.kind == "endpoint" => {
-                        self.opening.send_replace(Opening::Open(self.address(&event)?));
-                        return Ok((response, events));
-                    }
-                    NextEvent::Event(_) | NextEvent::Searching => turn.count_message(),
-                    NextEvent::Starved => break,
+            match events.next().await {
+                Ok(event) if event.kind == "endpoint" => {
+                    self.opening.send_replace(Opening::Open(self.address(&event)?));
+                    return Ok(events);
                 }
-            }
-            match response.chunk().await {
-                Ok(Some(piece)) => events.push(&piece),
-                Ok(None) | Err(_) => return Err(HttpFailure::StreamEnded),
+                // A message before the address is dropped.
+                Ok(_) => events.turn.count_message(),
+                Err(EventsEnd::TooLong) => return Err(HttpFailure::BodyTooLarge { limit }),
+                Err(EventsEnd::Ended | EventsEnd::Broken(_)) => return Err(HttpFailure::StreamEnded),
             }
         }
     }
@@ -201,27 +196,16 @@ impl SseStream {
             .ok_or(HttpFailure::ForeignAddress { address: text })
     }
 
-    async fn read(&self, mut response: Response, mut events: SseEvents) -> End {
-        let mut turn = Turn::new();
+    async fn read(&self, mut events: EventReader) -> End {
         loop {
-            loop {
-                turn.yield_if_over().await;
-                match events.next() {
-                    Ok(NextEvent::Event(event)) => {
-                        if let (Some(message), Some(inbound)) = (event.message(), self.exchanges.inbound()) {
-                            deliver(&inbound, None, message.clone(), &mut turn).await;
-                        } else {
-                            turn.count_message();
-                        }
+            match events.next().await {
+                Ok(event) => {
+                    if let (Some(message), Some(inbound)) = (event.message(), self.exchanges.inbound()) {
+                        deliver(&inbound, None, message.clone(), &mut events.turn).await;
                     }
-                    Ok(NextEvent::Searching) => turn.count_message(),
-                    Ok(NextEvent::Starved) => break,
-                    Err(_too_long) => return End::Oversized,
                 }
-            }
-            match response.chunk().await {
-                Ok(Some(piece)) => events.push(&piece),
-                Ok(None) | Err(_) => return End::EndOfStream,
+                Err(EventsEnd::TooLong) => return End::Oversized,
+                Err(EventsEnd::Ended | EventsEnd::Broken(_)) => return End::EndOfStream,
             }
         }
     }

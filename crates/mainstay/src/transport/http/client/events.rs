@@ -48,7 +48,7 @@ pub(in crate::transport) struct TooLong;
 const LONGEST_ID: usize = 4 * 1024;
 
 /// Lines that are read for one event before others have a turn. Events have some lines; comments may come without end.
-const LINES_AT_ONCE: usize = 256;
+pub(super) const LINES_AT_ONCE: usize = 256;
 
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 

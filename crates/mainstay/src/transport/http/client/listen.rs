@@ -12,11 +12,10 @@ use tokio::time::sleep;
 
 use super::HttpFailure;
 use super::connection::Response;
-use super::events::{NextEvent, SseEvents};
+use super::event_reader::{EventReader, EventsEnd};
 use super::post::{Content, StreamProgress, content_type};
 use super::refusal::{Head, Refusal};
 use super::streamable::StreamableHttp;
-use crate::transport::Turn;
 use crate::transport::receiving::deliver;
 
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -126,43 +125,20 @@ fn of_failure(failure: HttpFailure) -> Opened {
     Opened::Later
 }
 
-async fn follow(transport: &StreamableHttp, mut response: Response, progress: &mut StreamProgress) {
-    let mut events = SseEvents::new(transport.endpoint.options.limits.message);
-    let mut turn = Turn::new();
+async fn follow(transport: &StreamableHttp, response: Response, progress: &mut StreamProgress) {
+    let mut events = EventReader::new(response, transport.endpoint.options.limits.message);
     loop {
-        match response.chunk().await {
-            Ok(Some(piece)) => events.push(&piece),
-            Ok(None) => {
-                progress.broken = false;
+        let event = match events.next().await {
+            Ok(event) => event,
+            Err(end) => {
+                tracing::debug!(?end, "no more events of this stream");
+                progress.broken = matches!(end, EventsEnd::Broken(_));
                 return;
             }
-            Err(_) => {
-                progress.broken = true;
-                return;
-            }
-        }
-        loop {
-            turn.yield_if_over().await;
-            let event = match events.next() {
-                Ok(NextEvent::Event(event)) => event,
-                Ok(NextEvent::Searching) => {
-                    turn.count_message();
-                    continue;
-                }
-                Ok(NextEvent::Starved) => break,
-                Err(_too_long) => {
-                    tracing::debug!("an event is too long to be read");
-                    progress.broken = false;
-                    return;
-                }
-            };
-            progress.note(event.id.as_ref(), event.retry);
-            match (event.message(), transport.exchanges.inbound()) {
-                (Some(message), Some(inbound)) => {
-                    deliver(&inbound, None, message.clone(), &mut turn).await;
-                }
-                (_, _) => turn.count_message(),
-            }
+        };
+        progress.note(event.id.as_ref(), event.retry);
+        if let (Some(message), Some(inbound)) = (event.message(), transport.exchanges.inbound()) {
+            deliver(&inbound, None, message.clone(), &mut events.turn).await;
         }
     }
 }

@@ -9,6 +9,7 @@ mod coding;
 pub(in crate::transport) mod connection;
 mod dialer;
 pub(in crate::transport) mod endpoint;
+pub(in crate::transport) mod event_reader;
 pub(in crate::transport) mod events;
 pub(in crate::transport) mod exchanges;
 mod fetch;

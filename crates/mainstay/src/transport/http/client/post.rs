@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::answer::{Relation, lacks_method, negotiated};
 use super::connection::Response;
 use super::endpoint::Outgoing;
-use super::events::{NextEvent, SseEvent, SseEvents, TooLong};
+use super::event_reader::{EventReader, EventsEnd};
 use super::exchanges::Undecided;
 use super::listen::{Opened, reopen};
 use super::refusal::{Head, Refusal, read_body, read_error};
@@ -168,7 +168,7 @@ impl Asked<'_> {
         let mut progress = StreamProgress::default();
         let mut response = response;
         loop {
-            if self.read(&mut response, &mut progress).await? {
+            if self.read(response, &mut progress).await? {
                 return Ok(());
             }
             response = self.resume(&mut progress).await?;
@@ -176,65 +176,44 @@ impl Asked<'_> {
     }
 
     /// Reads a stream to its end; `true` when the answer was on it.
-    async fn read(&self, response: &mut Response, progress: &mut StreamProgress) -> Result<bool, Refusal> {
+    async fn read(&self, response: Response, progress: &mut StreamProgress) -> Result<bool, Refusal> {
         let limit = self.transport.endpoint.options.limits.message;
-        let too_large = |_| Refusal::new(Outcome::Answered, HttpFailure::BodyTooLarge { limit });
-        let mut events = SseEvents::new(limit);
-        let mut turn = Turn::new();
+        let mut events = EventReader::new(response, limit);
         loop {
-            match response.chunk().await {
-                Ok(Some(piece)) => events.push(&piece),
-                Ok(None) => {
+            let event = match events.next().await {
+                Ok(event) => event,
+                Err(EventsEnd::Ended) => {
                     progress.broken = false;
                     return Ok(false);
                 }
-                Err(error) => {
+                Err(EventsEnd::Broken(error)) => {
                     tracing::debug!(id = self.id, %error, "a stream broke");
                     progress.broken = true;
                     return Ok(false);
                 }
-            }
-            loop {
-                turn.yield_if_over().await;
-                let event = match events.next().map_err(too_large)? {
-                    NextEvent::Event(event) => event,
-                    NextEvent::Searching => {
-                        turn.count_message();
-                        continue;
-                    }
-                    NextEvent::Starved => break,
-                };
-                progress.note(event.id.as_ref(), event.retry);
-                let Some(message) = event.message() else {
-                    turn.count_message();
-                    continue;
-                };
-                if self.deliver_until_answer(message.clone(), &mut turn).await {
-                    let _ = timeout(STREAM_END_GRACE, self.read_to_end(response, events, &mut turn)).await;
-                    return Ok(true);
+                Err(EventsEnd::TooLong) => {
+                    return Err(Refusal::new(
+                        Outcome::Answered,
+                        HttpFailure::BodyTooLarge { limit },
+                    ));
                 }
+            };
+            progress.note(event.id.as_ref(), event.retry);
+            let Some(message) = event.message() else {
+                continue;
+            };
+            if self.deliver_until_answer(message.clone(), &mut events.turn).await {
+                let _ = timeout(STREAM_END_GRACE, self.read_to_end(&mut events)).await;
+                return Ok(true);
             }
         }
     }
 
     /// Reads what is left of a stream after the answer, to its end.
-    async fn read_to_end(&self, response: &mut Response, mut events: SseEvents, turn: &mut Turn) {
-        loop {
-            loop {
-                turn.yield_if_over().await;
-                let event = match events.next() {
-                    Ok(NextEvent::Event(event)) => Some(event),
-                    Ok(NextEvent::Searching) => None,
-                    Ok(NextEvent::Starved) | Err(TooLong) => break,
-                };
-                match event.as_ref().and_then(SseEvent::message) {
-                    Some(message) => self.deliver(message.clone(), turn).await,
-                    None => turn.count_message(),
-                }
-            }
-            match response.chunk().await {
-                Ok(Some(piece)) => events.push(&piece),
-                Ok(None) | Err(_) => return,
+    async fn read_to_end(&self, events: &mut EventReader) {
+        while let Ok(event) = events.next().await {
+            if let Some(message) = event.message() {
+                self.deliver(message.clone(), &mut events.turn).await;
             }
         }
     }

@@ -3,17 +3,24 @@
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
 use std::thread;
 
 use bytes::Bytes;
+use http::Method;
 
 use super::*;
-use crate::transport::http::client::connection::HEAD_LIMIT;
+use crate::transport::http::client::connection::{HEAD_LIMIT, Response};
+use crate::transport::http::client::event_reader::EventReader;
+use crate::transport::http::client::events::LINES_AT_ONCE;
 use crate::transport::{End, Inbound, Oversized, SendFailure, Sse, Transport, Turn};
 use crate::turn::tests::{TURNS_IN_A_ROW, most_in_between};
 
 /// Messages in one flood: a few megabytes, so that a reader is never out of them.
 const FLOOD: u32 = 40_000;
+
+/// Comments in one stream.
+const COMMENTS: usize = 2_000_000;
 
 /// Answers what comes on threads of its own, so that it writes while the runtime reads.
 fn memory_server() -> String {
@@ -43,16 +50,43 @@ fn serve(mut stream: TcpStream) -> std::io::Result<()> {
             continue;
         };
         received.clear();
-        stream.write_all(answer.as_bytes())?;
+        stream.write_all(&answer)?;
     }
 }
 
 /// What is answered to a request, once it is whole.
-fn answer(request: &str) -> Option<String> {
+fn answer(request: &str) -> Option<Vec<u8>> {
+    if request.starts_with("GET /comments") {
+        return Some(compressed_comments());
+    }
+    answer_in_text(request).map(String::into_bytes)
+}
+
+/// Comments and one event, so well compressed that all of it comes at once.
+fn compressed_comments() -> Vec<u8> {
+    let text = ":\n".repeat(COMMENTS) + "data: x\n\n";
+    let body = miniz_oxide::deflate::compress_to_vec_zlib(text.as_bytes(), 9);
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-encoding: deflate\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.into_bytes(), body].concat()
+}
+
+fn answer_in_text(request: &str) -> Option<String> {
     const EVENTS: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
     let flood = || "data: {\"method\":\"notifications/message\"}\n\n".repeat(FLOOD as usize);
     if request.starts_with("GET /sse") {
         return Some(format!("{EVENTS}event: endpoint\ndata: /mcp\n\n{}", flood()));
+    }
+    if request.starts_with("GET /pings") {
+        return Some(EVENTS.to_owned() + &"event: ping\ndata: x\n\n".repeat(FLOOD as usize));
+    }
+    if request.starts_with("GET /small") {
+        let pieces = "1\r\nx\r\n".repeat(FLOOD as usize);
+        return Some(format!(
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{pieces}0\r\n\r\n"
+        ));
     }
     if request.starts_with("GET") {
         return Some(EVENTS.to_owned() + &flood());
@@ -144,6 +178,91 @@ async fn a_flood_on_the_stream_of_http_and_sse_leaves_everybody_their_turn() {
     let sse = Sse::new(memory_server().replace("/mcp", "/sse"), HttpOptions::new()).unwrap();
     let most = most_heard(sse, &[]).await;
     assert!(most <= TURNS_IN_A_ROW * Turn::MESSAGES, "{most} messages at once");
+}
+
+/// The answer to a GET of this path.
+async fn response(path: &str) -> Response {
+    let url = far_side().replace("/mcp", path);
+    let endpoint = Endpoint::new(&url, HttpOptions::new()).unwrap();
+    let request = endpoint.request(Method::GET).await.unwrap();
+    endpoint.send_once(&request).await.unwrap()
+}
+
+#[tokio::test]
+async fn events_without_a_message_leave_everybody_their_turn() {
+    let mut events = EventReader::new(response("/pings").await, 1024);
+    let events_read = Arc::new(AtomicU32::new(0));
+    let count = events_read.clone();
+    // The runtime's own budget would count reads of the socket, and not events.
+    tokio::spawn(tokio::task::unconstrained(async move {
+        while let Ok(event) = events.next().await {
+            assert_eq!(event.kind, "ping");
+            events_read.fetch_add(1, Ordering::Relaxed);
+        }
+    }));
+    let most = most_in_between(count, FLOOD).await;
+    assert!(most <= TURNS_IN_A_ROW * Turn::MESSAGES, "{most} events at once");
+}
+
+#[tokio::test]
+async fn comments_without_end_leave_everybody_their_turn() {
+    let mut events = EventReader::new(response("/comments").await, 1024);
+    let turns = Arc::new(AtomicU32::new(0));
+    let count = turns.clone();
+    let other = tokio::spawn(async move {
+        loop {
+            count.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+        }
+    });
+    let event = tokio::spawn(tokio::task::unconstrained(async move { events.next().await }));
+    assert_eq!(event.await.unwrap().unwrap().data.as_deref(), Some(&b"x"[..]));
+    other.abort();
+    let expected = COMMENTS / LINES_AT_ONCE / Turn::MESSAGES as usize;
+    let turns = turns.load(Ordering::Relaxed);
+    assert!(
+        turns as usize >= expected / 2,
+        "{turns} turns in {COMMENTS} comments"
+    );
+}
+
+#[tokio::test]
+async fn an_answer_in_the_smallest_pieces_leaves_everybody_their_turn() {
+    let mut response = response("/small").await;
+    let pieces = Arc::new(AtomicU32::new(0));
+    let count = pieces.clone();
+    tokio::spawn(tokio::task::unconstrained(async move {
+        while response.chunk().await.unwrap().is_some() {
+            pieces.fetch_add(1, Ordering::Relaxed);
+        }
+    }));
+    // Hyper wakes the reader again while it yields. So the other task queues like one that is woken: the runtime would let one that
+    // yields wait for some dozen turns of the reader.
+    let other = async move {
+        let (mut last, mut most) = (0, 0);
+        while last < FLOOD {
+            wait_in_the_queue().await;
+            let now = count.load(Ordering::Relaxed);
+            most = most.max(now - last);
+            last = now;
+        }
+        most
+    };
+    let most = tokio::spawn(other).await.unwrap();
+    assert!(most <= TURNS_IN_A_ROW * Turn::MESSAGES, "{most} pieces at once");
+}
+
+/// Lets the tasks run that are ready now.
+async fn wait_in_the_queue() {
+    let mut has_waited = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 #[tokio::test]
