@@ -161,30 +161,37 @@ impl Keeper {
         }
     }
 
-    /// Waits for another credential while the server asks for a login.
+    /// Waits for another credential while the server asks for a login, and for the end of the credential while the server
+    /// is connected.
     pub(super) fn watch_login(&mut self) {
         self.tasks.abort(TaskKind::LoginWatch);
-        match self.machine.state() {
-            State::Disconnected(DisconnectReason::AuthRequired) => {}
+        let is_connected = match self.machine.state() {
+            State::Disconnected(DisconnectReason::AuthRequired) => false,
+            State::Connected(_) => true,
             State::Disconnected(
                 DisconnectReason::Idle | DisconnectReason::Lost(_) | DisconnectReason::BudgetSpent(..),
             )
             | State::Disabled
             | State::Connecting { .. }
-            | State::Connected(_)
             | State::Disabling
             | State::PermanentlyFailed => return,
-        }
+        };
         let settings = self.slot.settings.load();
         let Target::Http(target) = settings.target() else {
             return;
         };
-        // The credentials that the refused request used.
+        // The credentials that the requests used.
         let credentials = settings.endpoint(target).ok().and_then(Endpoint::credentials);
         if let Some(credentials) = credentials {
             self.tasks.spawn(TaskKind::LoginWatch, None, async move {
-                credentials.changed().await;
-                Some(KeeperMessage::Command(ServerCommand::Login))
+                let command = if is_connected {
+                    credentials.withdrawn().await;
+                    ServerCommand::Logout
+                } else {
+                    credentials.changed().await;
+                    ServerCommand::Login
+                };
+                Some(KeeperMessage::Command(command))
             });
         }
     }

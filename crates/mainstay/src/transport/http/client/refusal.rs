@@ -122,6 +122,8 @@ impl Refusal {
             ),
             429 => Self::new(Outcome::Refused, response.throttled()),
             503 if response.retry_after.is_some() => Self::new(Outcome::Refused, response.throttled()),
+            // The server, or a proxy before it, gave up on a request that it may have begun.
+            408 => Self::unknown(of_body(status, body)),
             400..=499 => Self::new(Outcome::Refused, of_body(status, body)),
             _server_error => Self::unknown(of_body(status, body)),
         }
@@ -142,11 +144,15 @@ impl Head {
         let headers = response.headers();
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let challenges = headers.get_all(WWW_AUTHENTICATE).iter();
+        let challenge = Challenge::parse(challenges.filter_map(|value| value.to_str().ok()));
         Self {
             status: response.status().as_u16(),
             location: text(LOCATION).map(str::to_owned),
             retry_after: text(RETRY_AFTER).and_then(|value| pause(value, SystemTime::now())),
-            challenge: Challenge::parse(challenges.filter_map(|value| value.to_str().ok())),
+            challenge: Challenge {
+                refuses_credential: response.had_credential,
+                ..challenge
+            },
         }
     }
 
