@@ -16,6 +16,15 @@ pub struct LockFile {
     path: PathBuf,
 }
 
+/// What came of locking an open file.
+enum Attempt {
+    Taken(LockFile),
+    /// Another process holds it.
+    Held,
+    /// It is no longer the file at the path.
+    Removed,
+}
+
 impl LockFile {
     /// Takes the lock; `None` if another process holds it.
     pub fn try_acquire(path: &Path) -> io::Result<Option<Self>> {
@@ -28,17 +37,27 @@ impl LockFile {
                 .mode(0o600)
                 .custom_flags(no_follow())
                 .open(path)?;
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => return Ok(None),
-                Err(error) => return Err(error.into()),
-            }
-            // The last holder may have removed the file between the two calls. A lock on a removed file keeps no process away.
-            if is_at(&file, path)? {
-                let path = path.to_owned();
-                return Ok(Some(Self { file, path }));
+            match Self::lock(file, path)? {
+                Attempt::Taken(lock) => return Ok(Some(lock)),
+                Attempt::Held => return Ok(None),
+                Attempt::Removed => {}
             }
         }
+    }
+
+    /// Locks an open file.
+    fn lock(file: File, path: &Path) -> io::Result<Attempt> {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Ok(Attempt::Held),
+            Err(error) => return Err(error.into()),
+        }
+        // The last holder may have removed the file since it was opened. A lock on a removed file keeps no process away.
+        if !is_at(&file, path)? {
+            return Ok(Attempt::Removed);
+        }
+        let path = path.to_owned();
+        Ok(Attempt::Taken(Self { file, path }))
     }
 
     /// Writes the number of this process into the file, for messages.
@@ -107,6 +126,18 @@ mod tests {
         let path = directory.path().join("lock");
         fs::write(&path, "1\n").unwrap();
         LockFile::try_acquire(&path).unwrap().expect("it is free");
+    }
+
+    #[test]
+    fn a_lock_on_a_file_that_its_last_holder_removed_is_not_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let last = LockFile::try_acquire(&path).unwrap().expect("it is free");
+        let [removed, replaced] = [(); 2].map(|()| File::open(&path).unwrap());
+        drop(last);
+        assert!(matches!(LockFile::lock(removed, &path), Ok(Attempt::Removed)));
+        let _next = LockFile::try_acquire(&path).unwrap().expect("it is free again");
+        assert!(matches!(LockFile::lock(replaced, &path), Ok(Attempt::Removed)));
     }
 
     #[test]

@@ -21,11 +21,8 @@ fn entry(name: &str, entry: &serde_json::Value) -> EntryDocument {
 async fn an_edit_that_the_file_or_the_entry_does_not_allow_is_the_caller_s_error_and_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("mcp.json");
-    fs::write(
-        &file,
-        r#"{ "mcpServers": { "one": { "command": "cat", "enabled": false } } }"#,
-    )
-    .unwrap();
+    let written = r#"{ "mcpServers": { "one": { "command": "cat", "enabled": false } } }"#;
+    fs::write(&file, written).unwrap();
     let configuration = Configuration::load(&file).unwrap();
     let start = LiveStart::of_file(&file, configuration.servers, BTreeSet::new(), Vec::new(), None);
     let gateway = Gateway::start(Fleet::builder(), start.servers());
@@ -39,6 +36,9 @@ async fn an_edit_that_the_file_or_the_entry_does_not_allow_is_the_caller_s_error
         status(live.add(entry("two", &json!({ "command": 7 }))).await),
         422
     );
+    let changes = json!({ "command": null });
+    assert_eq!(status(live.change(entry("one", &changes)).await), 422);
+    assert_eq!(fs::read_to_string(&file).unwrap(), written);
     // A file that another program has left broken cannot be edited.
     fs::write(&file, "{ \"mcpServers\": { half").unwrap();
     let refused = live.add(entry("two", &good)).await.expect_err("refused");

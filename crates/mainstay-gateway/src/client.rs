@@ -26,7 +26,7 @@ use crate::router::tasks::{ClientTasks, OwnTasks};
 use crate::router::{Level, StartWaits, Subscriber, TASK_STATUS, task_id};
 use crate::scope::Scope;
 use crate::sessions::{SessionInfo, SessionNotes, name_and_version};
-pub(crate) use questions::COMPLETE as URL_ELICITATION_COMPLETE;
+pub(crate) use questions::URL_ELICITATION_COMPLETE;
 use questions::{PendingQuestions, QuestionOrigin, UrlElicitations};
 pub(crate) use running::{BeginError, RunningRequest, RunningRequests};
 

@@ -2,7 +2,7 @@
 //!
 //! `simulation` knows which events can come next. `trace` notes inputs and effects as an observer sees them.
 //! `invariants` and `liveness` check the machine against the trace. `search` visits every state in a scope, and
-//! `random_walk` goes beyond. `edges` writes the transitions that were seen into the documents.
+//! a random walk goes beyond. `edges` writes the transitions that were seen into the documents.
 
 mod edges;
 mod invariants;

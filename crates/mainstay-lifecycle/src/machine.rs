@@ -1,4 +1,4 @@
-//! The machine: what it remembers between inputs.
+//! The machine: what it remembers between inputs, and every deadline of it in one table.
 
 use crate::effect::{CloseMode, Effects};
 use crate::input::Input;

@@ -1,4 +1,4 @@
-//! Every change of state is an event, in one sequence for the fleet.
+//! Every change of state is an event, in one sequence for the fleet. A failure names the line of stderr that says why.
 
 use std::future::poll_fn;
 use std::pin::Pin;

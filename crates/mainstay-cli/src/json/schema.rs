@@ -23,7 +23,7 @@ pub(crate) enum OutputName {
     Check,
     /// `mainstay tools --json`
     Tools,
-    /// `mainstay describe --json`
+    /// `mainstay describe --json`, with and without an answer of the server
     Describe,
     /// `mainstay call --json`
     Call,
@@ -60,15 +60,10 @@ pub(crate) enum OutputName {
 /// The JSON Schema of an output.
 pub(crate) fn schema_of(output: OutputName) -> Value {
     match output {
-        OutputName::Check => {
-            let mut schema = document::<CheckDocument>();
-            let configured = document::<ConfiguredDocument>();
-            schema.definitions.extend(configured.definitions);
-            schema.root = json!({ "oneOf": [schema.root, configured.root] });
-            schema
-        }
+        OutputName::Check => document::<CheckDocument>().or(document::<ConfiguredDocument>()),
         OutputName::Tools => document::<ToolsDocument>(),
-        OutputName::Describe => document::<DescribedDocument>(),
+        // Where the server cannot be asked, it is answered as a call of the tool is.
+        OutputName::Describe => document::<DescribedDocument>().or(document::<AnswerDocument<'_>>()),
         OutputName::Call | OutputName::Read | OutputName::Prompt => document::<AnswerDocument<'_>>(),
         OutputName::Ping => document::<PingDocument>(),
         OutputName::Status => document::<StatusDocument<'_>>(),
@@ -119,6 +114,13 @@ fn as_json(schema: &RefOr<Schema>) -> Value {
 }
 
 impl OpenSchema {
+    /// Either of two documents.
+    fn or(mut self, other: Self) -> Self {
+        self.definitions.extend(other.definitions);
+        self.root = json!({ "oneOf": [self.root, other.root] });
+        self
+    }
+
     fn closed(&self, title: String) -> Value {
         let mut root = self.close(&self.root, "");
         let mut needed = Map::new();

@@ -227,6 +227,7 @@ fn what_commands_print_of_servers_that_they_start_is_exactly_what_their_schemas_
     );
     seen.prints(&broken, 2, &["check", "--no-start"]);
     seen.prints(&broken, 1, &["tools", "--timeout", "5s"]);
+    seen.prints(&broken, 3, &["describe", "gone", "echo"]);
     seen.prints(&broken, 3, &["call", "gone", "echo"]);
     seen.prints(&broken, 3, &["read", "gone", "demo://about"]);
     seen.prints(&broken, 3, &["prompt", "gone", "summarize"]);

@@ -21,10 +21,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use mainstay::Fleet;
 use mainstay::config::Secret;
 use mainstay::recorder::RecorderOptions;
 use mainstay::transport::http::CredentialSource;
-use mainstay::Fleet;
 use mainstay_control::{Control, ControlService, Role};
 use mainstay_gateway::Gateway;
 use tokio::net::{UnixListener, UnixStream};

@@ -176,3 +176,60 @@ fn bind(directory: &RuntimeDirectory) -> Result<UnixListener, PlaceError> {
     listener.set_nonblocking(true).map_err(unusable)?;
     Ok(listener)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn directory(path: &Path) -> RuntimeDirectory {
+        let named = |name: &str| (name == "MAINSTAY_RUNTIME").then(|| path.into());
+        RuntimeDirectory::find(named).unwrap()
+    }
+
+    fn held(path: &Path) -> LockFile {
+        LockFile::try_acquire(path).unwrap().expect("it is free")
+    }
+
+    #[test]
+    fn a_process_that_is_about_to_be_the_daemon_is_not_overtaken() {
+        let base = tempfile::tempdir().unwrap();
+        let directory = directory(base.path());
+        let starting = held(&directory.start_lock());
+        let refused = Place::take(directory.clone(), false).err().expect("refused");
+        assert!(matches!(refused, PlaceError::Running), "{refused}");
+        assert!(!directory.socket().exists(), "nothing is bound");
+        drop(starting);
+        let place = Place::take(directory.clone(), false).expect("it is free");
+        assert_eq!(noted_pid(&directory.lock()), Some(std::process::id()));
+        assert!(
+            !directory.start_lock().exists(),
+            "only the one that waits holds it"
+        );
+        drop(place);
+    }
+
+    #[test]
+    fn a_daemon_that_listens_is_not_waited_for() {
+        let base = tempfile::tempdir().unwrap();
+        let directory = directory(base.path());
+        let _lock = held(&directory.lock());
+        let _listener = UnixListener::bind(directory.socket()).unwrap();
+        let refused = Place::take(directory, false).err().expect("refused");
+        assert!(matches!(refused, PlaceError::Running), "{refused}");
+    }
+
+    #[test]
+    fn a_socket_that_a_service_manager_listens_on_is_left_alone_and_a_dead_one_is_replaced() {
+        let base = tempfile::tempdir().unwrap();
+        let directory = directory(base.path());
+        let manager = UnixListener::bind(directory.socket()).unwrap();
+        let refused = Place::take(directory.clone(), false).err().expect("refused");
+        assert!(matches!(refused, PlaceError::Running), "{refused}");
+        assert!(is_listening(&directory.socket()));
+        drop(manager);
+        let _place = Place::take(directory.clone(), false).expect("no process listens there");
+        assert!(is_listening(&directory.socket()));
+    }
+}

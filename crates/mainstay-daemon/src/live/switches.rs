@@ -246,16 +246,14 @@ impl StateFile {
             // A pipe in its place would never be opened.
             .custom_flags(flags(OFlags::NONBLOCK))
             .open(&self.path)
-            .and_then(|file: File| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
+            // What is cut off is no JSON, or was nothing but space.
+            .and_then(|file: File| file.take(MAX_FILE_BYTES).read_to_end(&mut bytes));
         match read {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
             Err(source) => return Err(SwitchesError::Unreadable { path: path(), source }),
         }
         let damaged = || SwitchesError::Damaged { path: path() };
-        if bytes.len() as u64 > MAX_FILE_BYTES {
-            return Err(damaged());
-        }
         let StoredVersion { version } = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
         if version != VERSION {
             return Err(SwitchesError::Version { path: path() });
@@ -379,7 +377,11 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let path = kept(state.path());
         let sound = fs::read_to_string(&path).unwrap();
-        let too_large = vec![b' '; usize::try_from(MAX_FILE_BYTES).unwrap() + 1];
+        let too_large = [
+            vec![b' '; usize::try_from(MAX_FILE_BYTES).unwrap()],
+            sound.clone().into_bytes(),
+        ]
+        .concat();
         let damaged = |error: &SwitchesError| matches!(error, SwitchesError::Damaged { .. });
         for bytes in [
             &b""[..],
@@ -401,6 +403,33 @@ mod tests {
         let (_, error) = load(state.path(), "/etc/m/mcp.json");
         assert!(matches!(error, Some(SwitchesError::Foreign { .. })));
         kept_again(state.path(), &sound);
+    }
+
+    #[test]
+    fn more_switches_than_the_limit_are_neither_kept_nor_read() {
+        let state = tempfile::tempdir().unwrap();
+        let file = StateFile::new(state.path(), Path::new("/etc/m/mcp.json"));
+        let switches = |count: usize| (0..count).map(|number| (number.to_string(), false)).collect();
+        let save = |count: usize| {
+            let to_save = SwitchesToSave {
+                file: file.clone(),
+                wanted: switches(count),
+            };
+            to_save.save()
+        };
+        save(MAX_SWITCHES).unwrap();
+        assert_eq!(file.read().unwrap(), switches(MAX_SWITCHES));
+        let error = save(MAX_SWITCHES + 1).unwrap_err();
+        assert!(error.contains("1024"), "{error}");
+        assert_eq!(file.read().unwrap().len(), MAX_SWITCHES, "the file is as it was");
+
+        let stored = StoredSwitches {
+            version: VERSION,
+            configuration: file.configuration.clone(),
+            enabled: switches(MAX_SWITCHES + 1),
+        };
+        fs::write(&file.path, serde_json::to_vec(&stored).unwrap()).unwrap();
+        assert!(matches!(file.read(), Err(SwitchesError::Damaged { .. })));
     }
 
     fn kept_again(directory: &Path, sound: &str) {

@@ -1,4 +1,5 @@
-//! Requests of servers that a client has not answered yet.
+//! Requests of servers that a client has not answered yet, and elicitations by URL, which a person answers in a browser. The server's
+//! notification that one is answered comes outside of calls, and only the client that was asked gets it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -151,13 +152,13 @@ impl Drop for PendingQuestion<'_> {
 }
 
 /// The notification that such a question was answered.
-pub(crate) const COMPLETE: &str = "notifications/elicitation/complete";
+pub(crate) const URL_ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
 
 /// The error code of a server that wants such questions answered first.
 const URL_ELICITATION_REQUIRED: i64 = -32042;
 
 /// Questions that are remembered of one client; a person answers few at a time.
-const REMEMBERED_LIMIT: usize = 64;
+const URL_ELICITATION_LIMIT: usize = 64;
 
 /// The server and the id of each question.
 #[derive(Default)]
@@ -184,7 +185,7 @@ impl UrlElicitations {
 
     fn note(&self, server: &Arc<str>, id: String) {
         let mut asked = self.asked();
-        if asked.len() == REMEMBERED_LIMIT {
+        if asked.len() == URL_ELICITATION_LIMIT {
             asked.pop_front();
         }
         asked.push_back((server.clone(), id));

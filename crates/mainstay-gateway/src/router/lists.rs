@@ -1,8 +1,8 @@
 //! Lists from the published catalog: written once for each content, and sent as they are. One server's lists are in the order of the
 //! server, those of the union in the order of the servers' names and then of the items' names.
 //!
-//! The gateway answers at once. It waits only for a server that was never listed, within a bound (`starting`): clients would
-//! believe an empty list.
+//! The gateway answers at once. It waits only for a server that was never listed, within a bound: clients would believe an empty list.
+//! Each wait ends as soon as an attempt to start the server has failed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

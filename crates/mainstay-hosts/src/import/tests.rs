@@ -304,9 +304,14 @@ fn what_only_editors_expand_is_resolved_in_the_path_of_a_file_of_variables() {
     fs::create_dir_all(work.join(".vscode")).unwrap();
     fs::write(work.join(".env"), "K=v\n").unwrap();
     fs::write(work.join("work.env"), "K=v\n").unwrap();
+    fs::create_dir_all(&home).unwrap();
+    fs::write(home.join("home.env"), "K=v\n").unwrap();
     let servers = r#"{"servers": {
         "a": {"command": "a", "envFile": "${workspaceFolder}/.env"},
-        "b": {"command": "b", "envFile": "${workspaceFolderBasename}.env"}}}"#;
+        "b": {"command": "b", "envFile": "${workspaceFolderBasename}.env"},
+        "c": {"command": "c", "envFile": "${workspaceRoot}${/}.env"},
+        "d": {"command": "d", "envFile": "${workspaceFolder}${pathSeparator}.env"},
+        "e": {"command": "e", "envFile": "${userHome}/home.env"}}}"#;
     fs::write(work.join(".vscode/mcp.json"), servers).unwrap();
     let mut text = EditableText::new(Path::new("/mcp.json"), "{}");
     let plan = ImportPlan::of(&files(root.path()), &text, &home).unwrap();
@@ -315,6 +320,9 @@ fn what_only_editors_expand_is_resolved_in_the_path_of_a_file_of_variables() {
     let expected = serde_json::json!({"mcpServers": {
         "a": {"command": "a", "env_file": work.join(".env"), "cwd": work},
         "b": {"command": "b", "env_file": work.join("work.env"), "cwd": work},
+        "c": {"command": "c", "env_file": work.join(".env"), "cwd": work},
+        "d": {"command": "d", "env_file": work.join(".env"), "cwd": work},
+        "e": {"command": "e", "env_file": "~/home.env", "cwd": work},
     }});
     assert!(value.means(&expected.into()), "{}", text.whole());
 }

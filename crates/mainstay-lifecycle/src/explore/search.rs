@@ -1,4 +1,5 @@
 //! The exhaustive search: breadth first, so that the first counterexample is one of the shortest.
+//! A random walk goes far beyond the connections that the search has time for.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::fmt;

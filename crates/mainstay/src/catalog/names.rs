@@ -1,4 +1,4 @@
-//! Public names: `server__tool`, spelt so that every model API accepts them.
+//! The hash by which catalogs are compared, and public names: `server__tool`, spelt so that every model API accepts them.
 //!
 //! The strictest rules in use are a letter or `_` first, then letters, digits, `_` and `-`, 64 characters in all. What
 //! does not fit is replaced or cut; a cut name ends in a hash of the whole, so that long names with a common beginning
@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 pub(super) const MAX_NAME: usize = 64;
 /// Hex digits of the hash at the end of a cut name: 40 bits, ample for the few thousand names of a fleet.
 const HASH_DIGITS: usize = 10;
-const SEPARATOR: &str = "__";
+pub(super) const SEPARATOR: &str = "__";
 
 /// The public name of what `server` calls `name`: `server__name`, spelt so that every model API accepts it. With an empty name,
 /// how all names of the server begin that are not too long.

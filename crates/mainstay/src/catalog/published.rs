@@ -1,4 +1,4 @@
-//! The published catalog: an immutable picture of what the whole fleet offers.
+//! The published catalog: an immutable picture of what the whole fleet offers, and which server a resource is read from.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -194,6 +194,13 @@ impl<T> OfferTable<T> {
         let name = Arc::clone(offer.shared_name());
         self.index.entry(name).or_insert(self.list.len());
         self.list.push(offer);
+    }
+
+    /// Puts this offer in the place of the one with its name.
+    pub(super) fn replace(&mut self, offer: Offer<T>) {
+        if let Some(&at) = self.index.get(offer.name()) {
+            self.list[at] = offer;
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What one server offers, as last listed with success.
+//! What one server offers, as last listed with success, and what was set aside of it.
 
 use std::fmt;
 use std::time::Duration;

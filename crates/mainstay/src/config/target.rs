@@ -1,4 +1,4 @@
-//! What a server is reached by.
+//! What a server is reached by: a program, an address with its logins, or a connector.
 
 mod http;
 
@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use crate::transport::Connector;
 
-pub(super) use http::{ClientCertificate, FilePath, Provider};
+#[cfg(any(feature = "config-file", feature = "http"))]
+pub(super) use http::FilePath;
+pub(super) use http::{ClientCertificate, Provider};
 pub use http::{HttpKind, HttpTarget};
 
 /// How a server is reached.
@@ -354,11 +356,11 @@ const SHELLS: [&str; 4] = ["sh", "bash", "zsh", "dash"];
 /// Whether the program may have to install the server before it runs.
 pub(super) fn is_package_runner(program: &StdioTarget) -> bool {
     let args: Vec<&str> = program.args().iter().map(ConfigText::value).collect();
-    let command = name(program.command().value());
+    let command = program_name(program.command().value());
     if SHELLS.contains(&command) {
         return args.iter().any(|arg| {
             let words: Vec<&str> = arg.split_whitespace().collect();
-            (0..words.len()).any(|at| runs_packages(name(words[at]), &words[at + 1..]))
+            (0..words.len()).any(|at| runs_packages(program_name(words[at]), &words[at + 1..]))
         });
     }
     runs_packages(command, &args)
@@ -372,7 +374,7 @@ fn runs_packages(command: &str, args: &[&str]) -> bool {
         })
 }
 
-fn name(command: &str) -> &str {
+fn program_name(command: &str) -> &str {
     Path::new(command)
         .file_name()
         .and_then(|name| name.to_str())

@@ -1,4 +1,4 @@
-//! All servers of one process: look up, add, remove, apply a configuration, close.
+//! All servers of one process: look up, add, remove, apply a configuration, close; and their tools.
 
 mod apply;
 mod builder;

@@ -1,7 +1,8 @@
 //! The tasks of one keeper, by kind and generation.
 //!
 //! The end of every task is a message to its keeper: what the task returns, or its panic. A task that the keeper aborts
-//! sends nothing. Dropping the owner aborts all.
+//! sends nothing. Dropping the owner aborts all. Two of the tasks watch for a reachable address and for another credential
+//! while a server cannot be used; the second one watches for the end of the credential while the server is connected.
 
 use std::any::Any;
 use std::collections::HashMap;

@@ -3,6 +3,8 @@
 //! A look compares the tree with the look before. Processor time, bytes read or written, and processes that came or
 //! went count as work; a process that merely exists does not. All trees that start share one scan of `/proc`. Without
 //! `/proc`, no tree is ever seen at work, and only what it writes to stderr counts.
+//!
+//! Also whether the processes of a server are stopped.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! One running server process, from the start of its leader to the end of its tree.
+//! One running server process, from the start of its leader to the end of its tree: everything that descends from the leader.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -3,6 +3,8 @@
 //! To see what is left of a tree takes the environment of every process on the machine. With as many scans as stops, the
 //! end of many servers would take the square of their number. So all stops that ask while a scan runs share the next one.
 //! A scan serves only stops that asked before it began, since it may miss what was started later.
+//!
+//! The memory and processor time of trees are read from the same scan, when a person asks and never on a timer.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::sync_channel;

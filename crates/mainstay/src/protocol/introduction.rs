@@ -1,4 +1,4 @@
-//! The client information that servers receive.
+//! The client information that servers receive, with `initialize` or with every modern request.
 
 use std::sync::Arc;
 

@@ -114,11 +114,7 @@ async fn errors_reach_the_caller_with_code_and_message() {
         .call("refuse", &json!({ "code": -31234 }))
         .await
         .expect_err("refused");
-    let mainstay::CallError {
-        kind: mainstay::CallErrorKind::Rpc(error),
-        ..
-    } = error
-    else {
+    let mainstay::CallErrorKind::Rpc(error) = error.kind else {
         panic!("{error}")
     };
     assert_eq!((error.code(), error.message()), (-31234, "refused, as asked"));

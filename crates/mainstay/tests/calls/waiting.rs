@@ -115,11 +115,7 @@ async fn a_call_waits_fifteen_seconds_for_a_server_that_hangs_in_its_start_and_n
     let took = began.elapsed();
     let limit = Duration::from_secs(15);
     assert!(took >= limit && took < limit + Duration::from_secs(1), "{took:?}");
-    let CallError {
-        kind: CallErrorKind::WaitTimedOut { now, .. },
-        ..
-    } = &error
-    else {
+    let CallErrorKind::WaitTimedOut { now, .. } = &error.kind else {
         panic!("{error}")
     };
     assert_eq!(now.state, StateKind::Connecting);
@@ -170,11 +166,7 @@ async fn a_call_fails_at_once_where_the_next_attempt_is_known_to_come_after_its_
         .await
         .expect_err("it is down");
     assert_eq!(began.elapsed(), Duration::ZERO);
-    let CallError {
-        kind: CallErrorKind::NotConnected(now),
-        ..
-    } = &error
-    else {
+    let CallErrorKind::NotConnected(now) = &error.kind else {
         panic!("{error}")
     };
     assert_tells_of_the_pause(now, &error);
@@ -208,11 +200,7 @@ async fn a_call_that_may_not_wait_fails_at_once_with_state_and_retry_time() {
     let error = echo(&server, CallOptions::default().fail_fast()).await;
     let error = error.expect_err("it is down");
     assert_eq!(began.elapsed(), Duration::ZERO);
-    let CallError {
-        kind: CallErrorKind::NotConnected(now),
-        ..
-    } = &error
-    else {
+    let CallErrorKind::NotConnected(now) = &error.kind else {
         panic!("{error}")
     };
     assert_tells_of_the_pause(now, &error);
@@ -233,11 +221,7 @@ async fn only_so_many_calls_wait_and_one_more_fails_at_once_with_state_and_retry
     let mut waiting = vec![wait(), wait(), wait()];
     tokio::task::yield_now().await;
     let error = echo(&server, CallOptions::default()).await.expect_err("one more");
-    let CallError {
-        kind: CallErrorKind::TooManyWaiting { limit, now },
-        ..
-    } = &error
-    else {
+    let CallErrorKind::TooManyWaiting { limit, now } = &error.kind else {
         panic!("{error}")
     };
     assert_eq!(*limit, 3);

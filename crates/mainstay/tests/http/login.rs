@@ -50,11 +50,7 @@ fn assert_names_the_login(challenge: &Challenge) {
 async fn assert_calls_fail_at_once(server: &Server, remote: &FaultyHttpServer) {
     let before = remote.traffic(|traffic| traffic.requests("POST"));
     let error = echo(server).await.expect_err("not logged in");
-    let CallError {
-        kind: CallErrorKind::NotConnected(now),
-        ..
-    } = &error
-    else {
+    let CallErrorKind::NotConnected(now) = &error.kind else {
         panic!("{error:?}")
     };
     assert_eq!(now.reason, Some(Reason::AuthRequired));
@@ -87,11 +83,7 @@ async fn a_login_that_is_asked_for_at_any_request_is_waited_for_and_told_of() {
             if method == "tools/call" {
                 connected(&server).await;
                 let error = echo(&server).await.expect_err("not let in");
-                let CallError {
-                    kind: CallErrorKind::AuthRequired { challenge, .. },
-                    ..
-                } = &error
-                else {
+                let CallErrorKind::AuthRequired { challenge, .. } = &error.kind else {
                     panic!("{error:?}")
                 };
                 assert_names_the_login(challenge);
@@ -239,11 +231,7 @@ async fn a_call_that_may_not_do_so_much_is_its_own_failure() {
         for _ in 0..5 {
             let error = server.call("append", &json!({})).await;
             let error = error.expect_err("not allowed");
-            let CallError {
-                kind: CallErrorKind::AuthRequired { challenge, .. },
-                ..
-            } = &error
-            else {
+            let CallErrorKind::AuthRequired { challenge, .. } = &error.kind else {
                 panic!("{error:?}")
             };
             assert_eq!(challenge.scopes, ["admin"]);

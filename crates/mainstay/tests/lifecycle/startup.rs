@@ -61,11 +61,7 @@ async fn the_failures_of_required_servers_alone_are_reported_and_together() {
         "{text}"
     );
     for (_, error) in &error.0 {
-        let CallError {
-            kind: CallErrorKind::NotConnected(now),
-            ..
-        } = error
-        else {
+        let CallErrorKind::NotConnected(now) = error.kind else {
             panic!("{error}")
         };
         assert_eq!(now.state, StateKind::PermanentlyFailed);

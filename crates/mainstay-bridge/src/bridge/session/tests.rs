@@ -211,6 +211,34 @@ fn a_listen_is_sent_again_and_acknowledged_to_the_host_once() {
 }
 
 #[test]
+fn what_a_dead_daemon_was_asked_by_the_bridge_is_forgotten() {
+    let mut session = HostSession::default();
+    let listen = request(1, "subscriptions/listen", &json!({ "notifications": {} }));
+    let acknowledged = line(&json!({
+        "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+        "params": { "notifications": {}, "_meta": { "io.modelcontextprotocol/subscriptionId": 1 } },
+    }));
+    session.note_host_line(&listen);
+    session.note_daemon_line(&acknowledged);
+    session.note_host_line(&request(2, "logging/setLevel", &json!({ "level": "debug" })));
+    session.note_daemon_line(&answer(2));
+    session.lost(None, WHY, None);
+    session.replay_rest();
+    assert_eq!((session.replayed.len(), session.acknowledged.len()), (1, 1));
+    // The host ends the listen before the second daemon has acknowledged it, and that daemon dies too.
+    session.note_host_line(&line(
+        &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } }),
+    ));
+    session.lost(None, WHY, None);
+    assert!(session.replayed.is_empty(), "it answers nothing any more");
+    session.note_host_line(&listen);
+    assert!(
+        matches!(session.note_daemon_line(&acknowledged), FromDaemon::Pass),
+        "another listen with the same id"
+    );
+}
+
+#[test]
 fn the_requests_of_a_batch_fail_one_by_one() {
     let mut session = HostSession::default();
     let batch = b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"},{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}]\n";

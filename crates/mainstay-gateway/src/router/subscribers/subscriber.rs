@@ -1,4 +1,7 @@
 //! One subscriber: which notifications it gets, and the subscriptions that are held for it.
+//!
+//! A subscriber that has seen a list, or listens for it, gets one notification, however much changed in it. Notifications of a task go
+//! to the sessions of the principal that began it (legacy), or to the listens that follow it until it has ended (modern).
 
 use std::sync::Arc;
 
@@ -213,10 +216,10 @@ impl ListFilter {
 }
 
 /// The notification of a legacy server.
-pub(crate) const STATUS: &str = "notifications/tasks/status";
+pub(crate) const TASK_STATUS: &str = "notifications/tasks/status";
 
 /// The notification of a modern server.
-pub(super) const FOLLOWED: &str = "notifications/tasks";
+pub(super) const TASK_FOLLOWED: &str = "notifications/tasks";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -233,7 +236,7 @@ impl Subscribers {
             let begun = entry.session().is_some() && entry.tasks.has(server, id);
             if begun && entry.shares(server) {
                 let status = params.and_then(|params| entry.tasks.with_public_id(server, params));
-                entry.send(&Broadcast::of_state(STATUS, status.as_ref()));
+                entry.send(&Broadcast::of_state(TASK_STATUS, status.as_ref()));
                 is_sent = true;
             }
         }
@@ -273,7 +276,7 @@ impl Subscribers {
         let mut table = self.table();
         for entry in table.entries.values_mut().filter(|entry| follows(entry, &topic)) {
             let status = params.and_then(|params| entry.tasks.with_public_id(server, params));
-            entry.send(&Broadcast::of_state(FOLLOWED, status.as_ref()));
+            entry.send(&Broadcast::of_state(TASK_FOLLOWED, status.as_ref()));
             if has_ended {
                 ended.extend(entry.topics.remove(&topic));
             }
@@ -285,7 +288,7 @@ impl Subscribers {
 }
 
 /// The task that a notification is of.
-pub(crate) fn id(params: Option<&RawJson>) -> Option<String> {
+pub(crate) fn task_id(params: Option<&RawJson>) -> Option<String> {
     let params = params.and_then(Object::parse)?;
     params.get("taskId")?.parse().ok()
 }

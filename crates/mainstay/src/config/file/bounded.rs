@@ -1,4 +1,5 @@
 //! Reads files that a person names: no more than a limit, and without an endless wait for the writer of a pipe.
+//! Notes the files that a configuration depends on.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -12,6 +12,7 @@
     not(feature = "http"),
     expect(dead_code, reason = "the HTTP client uses all of it")
 )]
+mod backoff;
 mod challenge;
 #[cfg_attr(not(feature = "http"), path = "no_client.rs")]
 pub(crate) mod client;
@@ -32,10 +33,10 @@ pub use credentials::{
 };
 pub use failure::{HttpConfigError, HttpFailure, HttpStage};
 
-pub(crate) use client::Endpoint;
-pub(crate) use failure::ReconnectBackoff;
+pub(crate) use backoff::ReconnectBackoff;
 #[cfg(feature = "http")]
-use failure::fraction;
+use backoff::fraction;
+pub(crate) use client::Endpoint;
 
 /// Says which arguments of a call are repeated in `Mcp-Param-` headers; tools ask for it with `x-mcp-header`.
 pub trait ParamHeaders: Send + Sync + 'static {

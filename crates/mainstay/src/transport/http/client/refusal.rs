@@ -122,7 +122,7 @@ impl Refusal {
             ),
             429 => Self::new(Outcome::Refused, response.throttled()),
             503 if response.retry_after.is_some() => Self::new(Outcome::Refused, response.throttled()),
-            // The server, or a proxy before it, gave up on a request that it may have begun.
+            // The server gave the request up, perhaps in the middle of it.
             408 => Self::unknown(of_body(status, body)),
             400..=499 => Self::new(Outcome::Refused, of_body(status, body)),
             _server_error => Self::unknown(of_body(status, body)),

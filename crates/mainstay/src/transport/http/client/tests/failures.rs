@@ -20,8 +20,8 @@ async fn a_status_says_whether_the_request_may_have_run() {
     let cases = [
         (400, "", Outcome::Refused, status(400, "oh\u{20}no")),
         (404, "", Outcome::Refused, status(404, "oh\u{20}no")),
-        (413, "", Outcome::Refused, status(413, "oh\u{20}no")),
         (408, "", Outcome::Unknown, status(408, "oh\u{20}no")),
+        (413, "", Outcome::Refused, status(413, "oh\u{20}no")),
         (429, "", Outcome::Refused, throttled(429, None)),
         (
             429,
