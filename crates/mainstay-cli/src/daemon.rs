@@ -3,6 +3,7 @@
 use std::env;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use mainstay::config::{Secret, parse_duration};
 use mainstay_bridge::hello::{DaemonStatus, Share};
@@ -19,6 +20,7 @@ use crate::exit::{CommandFailure, Done, Exit};
 use crate::json::DaemonDocument;
 use crate::live::{live_start, say};
 use crate::load::{cache_directory, load, user_file};
+use crate::login;
 use crate::logins;
 use crate::otlp;
 use crate::output::{Cell, Ink, Paint, Screen, Text, count, plain, span, table, text};
@@ -30,6 +32,11 @@ const START_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// How long a daemon may take to end: it lets calls finish, and stops its servers.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The defaults of [`DaemonOptions`]. Its help names them.
+const DEFAULT_IDLE: Duration = Duration::from_secs(10 * 60);
+const DEFAULT_LINGER: Duration = Duration::from_secs(60);
+const DEFAULT_DRAIN: Duration = Duration::from_secs(20);
 
 /// Control the daemon that all hosts share
 ///
@@ -69,18 +76,44 @@ impl DaemonArgs {
 /// How long the daemon and its servers last.
 #[derive(Debug, Args)]
 pub(crate) struct DaemonOptions {
-    /// The daemon ends when no host has used it for this long; `never` to keep it
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_idle)]
-    idle: IdleLimit,
-    /// How long a server runs after the last host that asked for it has left
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
-    linger: Duration,
-    /// How long running calls may take when the daemon ends
-    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_duration)]
-    drain: Duration,
+    /// The daemon ends when no host has used it for this long; `never` to keep it [default: 10m]
+    #[arg(long, value_name = "DURATION", value_parser = parse_idle)]
+    idle: Option<IdleLimit>,
+    /// How long a server runs after the last host that asked for it has left [default: 1m]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    linger: Option<Duration>,
+    /// How long running calls may take when the daemon ends [default: 20s]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    drain: Option<Duration>,
     /// Keep whole messages of each server in memory, for `mainstay record`: the last 4096, up to 8 MiB
     #[arg(long)]
     record: bool,
+}
+
+impl DaemonOptions {
+    fn idle(&self) -> Option<Duration> {
+        self.idle.map_or(Some(DEFAULT_IDLE), |limit| limit.0)
+    }
+
+    fn linger(&self) -> Duration {
+        self.linger.unwrap_or(DEFAULT_LINGER)
+    }
+
+    fn drain(&self) -> Duration {
+        self.drain.unwrap_or(DEFAULT_DRAIN)
+    }
+
+    /// The options that were given.
+    fn given(&self) -> Vec<&'static str> {
+        let all = [
+            ("--idle", self.idle.is_some()),
+            ("--linger", self.linger.is_some()),
+            ("--drain", self.drain.is_some()),
+            ("--record", self.record),
+        ];
+        let given = all.into_iter().filter(|(_, is_given)| *is_given);
+        given.map(|(name, _)| name).collect()
+    }
 }
 
 #[derive(Debug, Args)]
@@ -143,13 +176,12 @@ fn start(
     screen: &Screen,
 ) -> Done {
     let idle = options
-        .idle
-        .0
+        .idle()
         .map_or_else(|| "never".to_owned(), |limit| format!("{}ms", limit.as_millis()));
     let times = [
         format!("--idle={idle}"),
-        format!("--linger={}ms", options.linger.as_millis()),
-        format!("--drain={}ms", options.drain.as_millis()),
+        format!("--linger={}ms", options.linger().as_millis()),
+        format!("--drain={}ms", options.drain().as_millis()),
         format!("--stop-within={}ms", common.stop_within.as_millis()),
     ];
     let mut given: Vec<&str> = times.iter().map(String::as_str).collect();
@@ -165,9 +197,26 @@ fn start(
         .map_err(CommandFailure::failed)?
     {
         DaemonStart::Ready => screen.note("the daemon runs"),
-        DaemonStart::Running => screen.note("a daemon runs already"),
+        DaemonStart::Running => return already_runs(&options.given(), screen),
     }
     Ok(Exit::Success)
+}
+
+/// The daemon that runs was started with options of its own.
+fn already_runs(given: &[&'static str], screen: &Screen) -> Done {
+    let apply = match given {
+        [] => {
+            screen.note("a daemon runs already");
+            return Ok(Exit::Success);
+        }
+        [_] => "does not apply",
+        [_, ..] => "do not apply",
+    };
+    let given = given.join(" and ");
+    Err(CommandFailure::failed(anyhow!(
+        "a daemon runs already, and {given} {apply} to it: run `mainstay daemon restart` with the same options (hosts keep their \
+         sessions)"
+    )))
 }
 
 /// Starts the daemon with the same arguments in a session of its own.
@@ -205,9 +254,10 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
         configuration,
         store: (!common.no_cache).then(cache_directory).flatten(),
         credential_source: Some(logins::source()),
-        idle: arguments.options.idle.0,
-        linger: arguments.options.linger,
-        drain: arguments.options.drain,
+        login_command: Some(login::command),
+        idle: arguments.options.idle(),
+        linger: arguments.options.linger(),
+        drain: arguments.options.drain(),
         stop_within: common.stop_within,
         recorder: recorder(arguments.options.record),
         page_token: page_token(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use anyhow::{Context as _, anyhow};
+use mainstay::config::Target;
 use mainstay::fleet::StartupError;
 use mainstay::gateway::{Introduction, introduced_as};
 use mainstay::recorder::RecorderOptions;
@@ -23,6 +24,7 @@ use crate::args::{Common, ServeArgs};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::live::FollowedConfig;
 use crate::load::{Setup, load};
+use crate::login;
 use crate::logins;
 use crate::otlp;
 use crate::output::{Screen, count, text};
@@ -347,7 +349,18 @@ fn gateway(
     if let Some(store) = &setup.store {
         builder = builder.store(store);
     }
-    Gateway::builder(builder).max_isolated(max_isolated)
+    let gateway = Gateway::builder(builder).max_isolated(max_isolated);
+    match (setup.file(), &setup.servers[..]) {
+        // No configuration has the server's name.
+        (None, [server]) => match server.target() {
+            Target::Http(target) => {
+                let command = login::command(target.url().shown());
+                gateway.login_command(move |_name| command.clone())
+            }
+            _ => gateway,
+        },
+        (_, _) => gateway.login_command(login::command),
+    }
 }
 
 fn door(arguments: &ServeArgs) -> Result<HttpDoor, CommandFailure> {

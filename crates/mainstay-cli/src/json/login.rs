@@ -1,7 +1,7 @@
 //! The documents of `mainstay login`, `logout` and `auth status`. They hold no secret.
 
 use mainstay::ServerConfig;
-use mainstay_login::{LoginProvider, LoginSummary, LogoutReport, StoreDescription};
+use mainstay_login::{LoginProvider, LoginSummary, LogoutReport, StoreDescription, StoredLogin};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -139,7 +139,15 @@ impl KnownLogin {
             logged_in_at_ms: login.map(|login| login.logged_in_at),
             expires_at_ms: login.and_then(|login| login.record.expires_at()).map(unix_ms),
             renewable: record.map(|record| record.refresh_token.is_some()),
-            error: login.and_then(|login| login.ended.clone().or_else(|| login.last_error.clone())),
+            error: login.and_then(error),
         }
     }
+}
+
+/// Why a login cannot be used, or could not be renewed.
+fn error(login: &StoredLogin) -> Option<String> {
+    let refused = login.refused.as_ref();
+    let refused = || refused.map(|error| format!("the server refused the token ({error})"));
+    let ended = login.ended.clone().or_else(|| login.last_error.clone());
+    ended.or_else(refused)
 }

@@ -72,7 +72,7 @@ impl Router {
                 let known = server.wait_introduced(INTRODUCTION_TIMEOUT).await;
                 known
                     .map(|known| about_one(&known, client.era))
-                    .map_err(|error| failure::not_up(&error))
+                    .map_err(|error| failure::not_up(&error, &self.advice))
             }
         }
     }
@@ -91,7 +91,7 @@ impl Router {
             };
             match known {
                 Some(about) => union.add(server.name(), &about, client.era),
-                None => union.add_unknown(server.name(), failure::why_not_up(&status)),
+                None => union.add_unknown(server.name(), failure::why_not_up(&status, &self.advice)),
             }
         }
         union.into_about()

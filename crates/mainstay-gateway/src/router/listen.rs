@@ -46,7 +46,11 @@ impl Router {
         for (topic, upstream) in topics {
             let expected = subscriber.expect(&topic, &upstream)?;
             // A resource that its server refuses changes nothing for the others.
-            if let Ok(subscription) = self.subscriptions.begin(request.client, upstream, &topic).await {
+            if let Ok(subscription) = self
+                .subscriptions
+                .begin(request.client, upstream, &topic, &self.advice)
+                .await
+            {
                 expected.keep(subscription);
             }
         }

@@ -249,7 +249,7 @@ impl Router {
     /// server is not up.
     pub(super) async fn one_listed(&self, client: &Client, server: &Server) -> Result<(), RpcError> {
         let listed = server.wait_listed(server.wait_timeout()).await;
-        listed.map_err(|error| failure::not_up(&error))?;
+        listed.map_err(|error| failure::not_up(&error, &self.advice))?;
         if client.own().is_some() && has_not_failed(&server.status()) {
             let is_settled = |status: &Status| status.stale_since.is_none() || !has_not_failed(status);
             let left = client.waits.left_for_live_list();
@@ -258,7 +258,7 @@ impl Router {
         match server.status() {
             failed if failed.state == StateKind::PermanentlyFailed => {
                 let error = CallError::from(NotConnected::from(&failed));
-                Err(failure::not_up(&error))
+                Err(failure::not_up(&error, &self.advice))
             }
             _published_or_disabled => Ok(()),
         }

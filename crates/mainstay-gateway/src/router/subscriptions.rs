@@ -18,7 +18,7 @@ use super::resolve::{Upstream, string};
 use super::{RoutedRequest, Router};
 use crate::budget::HeldBytes;
 use crate::client::Client;
-use crate::failure;
+use crate::failure::{self, Advice};
 use crate::isolation::OwnServers;
 use crate::protocol::invalid_params;
 use crate::scope::Scope;
@@ -100,7 +100,10 @@ impl Router {
         let account = self.budget.account(request.client.principal);
         let held = account.hold(topic.cost())?;
         let expected = subscriber.expect(&topic, &upstream)?;
-        let subscription = self.subscriptions.begin(request.client, upstream, &topic).await?;
+        let subscription = self
+            .subscriptions
+            .begin(request.client, upstream, &topic, &self.advice)
+            .await?;
         expected.keep(subscription.holding(held));
         Ok(RawJson::EMPTY_OBJECT)
     }
@@ -134,6 +137,7 @@ impl Subscriptions {
         client: &Client,
         upstream: Upstream,
         topic: &Topic,
+        advice: &Advice,
     ) -> Result<Subscription, RpcError> {
         let parts = SubscriptionParts {
             table: self.clone(),
@@ -144,7 +148,7 @@ impl Subscriptions {
         };
         let begun = tokio::spawn(parts.begin()).await;
         let failed = |_| RpcError::new(RpcError::INTERNAL_ERROR, "the subscription could not be made");
-        begun.map_err(failed)?.map_err(RpcError::from)
+        begun.map_err(failed)?.map_err(|error| error.answer(advice))
     }
 
     /// Subscribes at servers that replaced others, in the background. A session's own server is never replaced.
@@ -291,13 +295,11 @@ impl SubscribeError {
     fn is_final(&self) -> bool {
         matches!(self, Self::Call(error) if matches!(error.kind(), CallErrorKind::Rpc(_)))
     }
-}
 
-impl From<SubscribeError> for RpcError {
-    fn from(error: SubscribeError) -> Self {
-        match error {
-            SubscribeError::Call(error) => failure::answer(&error),
-            SubscribeError::NotAgreed => invalid_params(error.to_string()),
+    fn answer(&self, advice: &Advice) -> RpcError {
+        match self {
+            Self::Call(error) => failure::answer(error, advice),
+            Self::NotAgreed => invalid_params(self.to_string()),
         }
     }
 }

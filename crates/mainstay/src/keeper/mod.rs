@@ -306,6 +306,14 @@ impl Keeper {
                 self.take(Input::Login);
                 None
             }
+            ServerCommand::Logout => {
+                // Any other state has no connection that was let in with the credential.
+                if self.machine.state().kind() == StateKind::Connected {
+                    tracing::info!(server = %self.slot.name, "the login has ended; the server is dialled without it");
+                    self.take(Input::Replace { beside: true });
+                }
+                None
+            }
             ServerCommand::Stop(reply) => {
                 // From here on counts how this stop goes, not an earlier one.
                 self.last_stop = None;
@@ -385,6 +393,7 @@ impl Keeper {
             self.take(Input::Replace { beside });
         } else {
             // It may hold another credential.
+            self.watch_login();
             self.take(Input::Login);
         }
         if is_enabled && !was_enabled && self.stopping.is_empty() {

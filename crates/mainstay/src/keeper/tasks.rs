@@ -2,7 +2,7 @@
 //!
 //! The end of every task is a message to its keeper: what the task returns, or its panic. A task that the keeper aborts
 //! sends nothing. Dropping the owner aborts all. Two of the tasks watch for a reachable address and for another credential
-//! while a server cannot be used.
+//! while a server cannot be used; the second one watches for the end of the credential while the server is connected.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -162,30 +162,37 @@ impl Keeper {
         }
     }
 
-    /// Waits for another credential while the server asks for a login.
+    /// Waits for another credential while the server asks for a login, and for the end of the credential while the server
+    /// is connected.
     pub(super) fn watch_login(&mut self) {
         self.tasks.abort(TaskKind::LoginWatch);
-        match self.machine.state() {
-            State::Disconnected(DisconnectReason::AuthRequired) => {}
+        let is_connected = match self.machine.state() {
+            State::Disconnected(DisconnectReason::AuthRequired) => false,
+            State::Connected(_) => true,
             State::Disconnected(
                 DisconnectReason::Idle | DisconnectReason::Lost(_) | DisconnectReason::BudgetSpent(..),
             )
             | State::Disabled
             | State::Connecting { .. }
-            | State::Connected(_)
             | State::Disabling
             | State::PermanentlyFailed => return,
-        }
+        };
         let settings = self.slot.settings.load();
         let Target::Http(target) = settings.target() else {
             return;
         };
-        // The credentials that the refused request used.
+        // The credentials that the requests used.
         let credentials = settings.endpoint(target).ok().and_then(Endpoint::credentials);
         if let Some(credentials) = credentials {
             self.tasks.spawn(TaskKind::LoginWatch, None, async move {
-                credentials.changed().await;
-                Some(KeeperMessage::Command(ServerCommand::Login))
+                let command = if is_connected {
+                    credentials.withdrawn().await;
+                    ServerCommand::Logout
+                } else {
+                    credentials.changed().await;
+                    ServerCommand::Login
+                };
+                Some(KeeperMessage::Command(command))
             });
         }
     }

@@ -108,3 +108,26 @@ fn a_call_that_is_cut_because_its_server_is_removed_says_so() {
     assert!(said.contains("may have run"), "{said}");
     assert_eq!(answer["result"]["_meta"]["mainstay"]["outcome"], "unknown");
 }
+
+#[test]
+fn a_call_to_a_disabled_server_says_that_it_is_disabled_and_how_to_enable_it() {
+    let shared = Shared {
+        sandbox: Sandbox::with(&json!({ "demo": good() })),
+    };
+    let sandbox = &shared.sandbox;
+    sandbox.run(&["daemon", "start"]).exits(0);
+    sandbox.run(&["call", "demo", "echo", "text=on"]).exits(0);
+    sandbox.run(&["disable", "demo"]).exits(0);
+    let words = "server demo is disabled, and was not asked: `mainstay enable demo` enables it";
+    for line in [
+        &["call", "demo", "echo", "text=off"][..],
+        &["describe", "demo", "echo"],
+    ] {
+        sandbox.run(line).exits(3).says(words);
+    }
+    let document = sandbox.run(&["call", "demo", "echo", "--json"]).exits(3).json();
+    assert_eq!(document["error"]["outcome"], "not_sent", "{document}");
+    // A tool that an enabled server lacks is another mistake.
+    sandbox.run(&["enable", "demo"]).exits(0);
+    sandbox.run(&["call", "demo", "nothing"]).exits(2);
+}

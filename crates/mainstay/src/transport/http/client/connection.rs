@@ -130,6 +130,8 @@ pub(in crate::transport) struct Response {
     /// What it comes on, until it has come.
     connection: Option<(HttpConnection, Arc<Pool>)>,
     turn: Turn,
+    /// Whether its request showed a credential.
+    pub(super) had_credential: bool,
 }
 
 /// The most that is skipped of an answer that is not read.
@@ -144,6 +146,7 @@ impl Response {
             body,
             connection: Some((connection, pool)),
             turn: Turn::new(),
+            had_credential: false,
         };
         if response.body.is_end_stream() {
             response.hang_up();

@@ -173,6 +173,7 @@ impl Endpoint {
             outgoing.target = target;
             response = Box::pin(self.pool.send(outgoing.to_request())).await?;
         }
+        response.had_credential = outgoing.credential().is_some();
         Ok(response)
     }
 
@@ -180,7 +181,9 @@ impl Endpoint {
     ///
     /// Cancel safety: dropping it closes the connection that the request went out on.
     pub(super) async fn send_once(&self, outgoing: &Outgoing) -> Result<Response, ExchangeError> {
-        self.pool.send(outgoing.to_request()).await
+        let mut response = self.pool.send(outgoing.to_request()).await?;
+        response.had_credential = outgoing.credential().is_some();
+        Ok(response)
     }
 
     /// Where an answer sends the request, if it may go there.

@@ -144,11 +144,15 @@ impl Head {
         let headers = response.headers();
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let challenges = headers.get_all(WWW_AUTHENTICATE).iter();
+        let challenge = Challenge::parse(challenges.filter_map(|value| value.to_str().ok()));
         Self {
             status: response.status().as_u16(),
             location: text(LOCATION).map(str::to_owned),
             retry_after: text(RETRY_AFTER).and_then(|value| pause(value, SystemTime::now())),
-            challenge: Challenge::parse(challenges.filter_map(|value| value.to_str().ok())),
+            challenge: Challenge {
+                refuses_credential: response.had_credential,
+                ..challenge
+            },
         }
     }
 
