@@ -44,6 +44,12 @@ const WATCH_STACK_SIZE: usize = 256 * 1024;
 /// ends in order behind a socket that a service manager holds.
 const UNANSWERED_PROBES: u32 = 2;
 
+/// What is known when a daemon is gone before the session was resumed: it got nothing but the introduction.
+const NOTHING_SENT: EndNotice = EndNotice {
+    reason: EndReason::Restart,
+    answered_all: true,
+};
+
 const LOST: &str = "The Mainstay daemon ended, and is being started again.";
 
 /// Connects the host on the standard input and output to a server of the daemon, until the host closes its side. Fails if no daemon
@@ -471,7 +477,10 @@ impl Bridge {
                     Passed::Swallowed(answered) if answered.as_ref() == Some(&id) => break,
                     Passed::Message | Passed::Swallowed(_) => {}
                     Passed::EndNotice(_) | Passed::End => {
-                        let messages = self.link().session.lost(None, LOST, reply.server.as_deref());
+                        let messages =
+                            self.link()
+                                .session
+                                .lost(Some(NOTHING_SENT), LOST, reply.server.as_deref());
                         let _ = self.write_host(&messages.concat());
                         return None;
                     }
@@ -564,3 +573,6 @@ impl Link {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -361,19 +361,23 @@ async fn a_receiver_that_takes_connections_and_hangs_costs_one_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_refuses_is_asked_again_and_costs_one_line() {
+async fn a_receiver_that_refuses_is_asked_again_and_costs_one_line_and_one_when_it_is_back() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     let (sender, refused) = mpsc::channel();
     thread::spawn(move || {
-        for stream in listener.incoming() {
+        for (number, stream) in listener.incoming().enumerate() {
             let mut stream = stream.expect("a connection");
             // The answer to a request that was not read to its end may be lost.
             let mut begun = [0; 64 * 1024];
             let _some = stream.read(&mut begun).expect("a request");
-            let answer =
-                b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-            stream.write_all(answer).expect("it reads the answer");
+            let status = if number < 3 {
+                "503 Service Unavailable"
+            } else {
+                "200 OK"
+            };
+            let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            stream.write_all(answer.as_bytes()).expect("it reads the answer");
             if sender.send(()).is_err() {
                 return;
             }
@@ -390,10 +394,15 @@ async fn a_receiver_that_refuses_is_asked_again_and_costs_one_line() {
             .recv_timeout(LONG)
             .unwrap_or_else(|_| panic!("attempt {attempt}"));
     }
-    serving.signal(Signal::TERM);
-    let lines = serving.hears_up_to("finishing what runs");
+    visitor.call("one__echo", json!({ "text": "again" })).await;
+    let lines = serving.hears_up_to("exported again");
     let told = lines.iter().filter(|line| line.contains("cannot be exported"));
     assert_eq!(told.count(), 1, "{lines:?}");
+    let back = lines.last().expect("a line");
+    assert!(
+        back.contains("lost_spans=") && !back.contains("lost_spans=0"),
+        "{back}"
+    );
 }
 
 #[test]

@@ -243,5 +243,9 @@ async fn payloads_are_logged_only_if_that_is_asked_for_and_then_cut() {
         line.contains("the-argument") && line.contains("params=") && line.contains("result="),
         "{line}"
     );
+    assert!(
+        line.contains("session=") && !line.contains("session=None"),
+        "{line}"
+    );
     assert!(line.len() < 10_000, "{}", line.len());
 }

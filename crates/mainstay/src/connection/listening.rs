@@ -161,3 +161,23 @@ fn end_of(answer: &Result<RawJson, RequestError>) -> ListenEnd {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::SendFailure;
+    use crate::wire::Outcome;
+
+    #[test]
+    fn a_server_that_fails_is_listened_to_again_and_one_that_refuses_is_not() {
+        for (status, is_final) in [(400, true), (499, true), (500, false), (503, false)] {
+            let failure = HttpFailure::Status {
+                status,
+                body: String::new(),
+            };
+            let answer = Err(RequestError::Send(SendFailure::new(Outcome::Refused, failure)));
+            let is_ended = matches!(end_of(&answer), ListenEnd::ForGood);
+            assert_eq!(is_ended, is_final, "{status}");
+        }
+    }
+}

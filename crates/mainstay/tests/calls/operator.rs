@@ -1,16 +1,26 @@
 //! What an operator sees of calls, and does to them: those that wait, one that is cancelled, and the recorder.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use mainstay::recorder::{Direction, RecordedKind, RecorderOptions};
 use mainstay::server::PendingCallId;
-use mainstay::{CallErrorKind, Fleet, Outcome, StateKind};
+use mainstay::{CallErrorKind, ClientHandler, Fleet, Outcome, StateKind};
 use mainstay_testkit::Script;
 use serde_json::json;
 
 use crate::support::{Memory, connected, fleet_of};
 
 const HOUR: Duration = Duration::from_secs(3600);
+
+/// A handler of the client with this number.
+struct OfClient(u64);
+
+impl ClientHandler for OfClient {
+    fn client(&self) -> Option<u64> {
+        Some(self.0)
+    }
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_an_operator_cancels_fails_at_once_and_its_connection_stays() {
@@ -25,6 +35,7 @@ async fn a_call_that_an_operator_cancels_fails_at_once_and_its_connection_stays(
         let arguments = json!({ "ms": 7_200_000 });
         caller
             .call("sleep_ms", &arguments)
+            .handler(Arc::new(OfClient(7)))
             .timeout(3 * HOUR)
             .idle_timeout(3 * HOUR)
             .await
@@ -43,9 +54,14 @@ async fn a_call_that_an_operator_cancels_fails_at_once_and_its_connection_stays(
     let shown = &pending[0];
     assert_eq!(
         (shown.method.as_str(), shown.name.as_deref(), shown.client),
-        ("tools/call", Some("sleep_ms"), None)
+        ("tools/call", Some("sleep_ms"), Some(7))
     );
+    assert_eq!(pending[1].client, None);
     assert_eq!(server.pending_calls(1)[0].id, shown.id, "the oldest first");
+    tokio::time::advance(Duration::from_secs(60)).await;
+    let since = server.pending_calls(1)[0].since;
+    let waited = SystemTime::now().duration_since(since).expect("in the past");
+    assert!(waited >= Duration::from_secs(60), "{waited:?}");
 
     assert!(server.cancel_call(shown.id));
     assert!(!server.cancel_call(shown.id), "once");
