@@ -177,21 +177,23 @@ async fn events(control: &Control, service: &ControlService, names: &[String]) {
         let mut events = client.events(None, 0).await.expect("a stream");
         let mut until = until.clone();
         watchers.push(tokio::spawn(async move {
-            let (mut at, mut read, mut lost) = (first, 0_u64, 0_u64);
-            while at < *until.borrow_and_update() {
+            // The stream begins with the next event, whichever that is: some may come between `first` and its opening.
+            let (mut last_seen, mut read, mut lost) = (None, 0_u64, 0_u64);
+            while last_seen.unwrap_or(first) < *until.borrow_and_update() {
                 let message = tokio::select! {
                     message = events.next() => message.expect("open").expect("readable"),
                     _ = until.changed() => continue,
                 };
                 match message {
                     EventMessage::Event(record) => {
-                        assert_eq!(record.sequence, at + 1, "an event is missing without a marker");
-                        at += 1;
+                        let expected = last_seen.map_or(record.sequence, |last| last + 1);
+                        assert_eq!(record.sequence, expected, "an event is missing without a marker");
+                        last_seen = Some(record.sequence);
                         read += 1;
                     }
                     EventMessage::Lagged(marker) => {
                         let missed = marker.lost.expect("the same run of the program");
-                        at += missed;
+                        last_seen = Some(last_seen.unwrap_or(first) + missed);
                         lost += missed;
                     }
                 }
