@@ -55,15 +55,15 @@ async fn a_login_by_another_process_brings_a_server_back_within_a_second() {
     server.wait_connected(SOON).await.unwrap();
     echo(&server).await.unwrap();
 
-    // A logout is noticed by the next request, and another login brings the server back again.
+    // A logout is noticed without a request, and another login brings the server back again.
     let reports = log_out(&elsewhere).await.unwrap();
     assert_eq!(reports.len(), 1);
     assert_eq!(
         (reports[0].revoked, reports[0].error.as_deref()),
         (Some(true), None)
     );
-    echo(&server).await.expect_err("logged out");
     asks_for_login(&server).await;
+    echo(&server).await.expect_err("logged out");
     log_in(&protected, &elsewhere).await;
     server
         .wait_until(SOON, |status| status.reason != Some(Reason::AuthRequired))

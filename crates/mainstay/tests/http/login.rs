@@ -10,7 +10,7 @@ use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript, 
 use mainstay_testkit::{Occurrence, Script, Speaks};
 use reqwest::header::HeaderValue;
 use serde_json::json;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::support::{
     ERAS, SOON, connected, echo, generation_of, keep, next_event, probing, seen, sent, serve, web_at,
@@ -296,6 +296,42 @@ async fn a_stream_that_is_refused_while_a_token_is_renewed_is_asked_for_again() 
     })
     .await;
     assert_eq!(connected(&server).await, generation);
+}
+
+/// A credential that is there until the test withdraws it.
+struct Withdrawable(watch::Sender<bool>);
+
+impl Credentials for Withdrawable {
+    fn authorization(&self) -> Authorizing<'_> {
+        let value = self.0.borrow().then(|| HeaderValue::from_static("Bearer good"));
+        Box::pin(std::future::ready(Ok(value)))
+    }
+
+    fn withdrawn(&self) -> Changing<'_> {
+        Box::pin(async {
+            // It cannot be closed: its sender is here.
+            let _ = self.0.subscribe().wait_for(|is_there| !is_there).await;
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_credential_that_is_withdrawn_ends_the_connection_without_a_request_and_lets_its_calls_end() {
+    for speaks in ERAS {
+        let remote = serve(Script::new().speaks(speaks), HttpScript::new().bearer("good")).await;
+        let credentials = Arc::new(Withdrawable(watch::Sender::new(true)));
+        let (_fleet, server) = keep(web_at(&remote).credentials(credentials.clone()));
+        connected(&server).await;
+        let calling = server.clone();
+        let call = tokio::spawn(async move { calling.call("sleep_ms", &json!({ "ms": 1000 })).await });
+        seen(&remote, |traffic| traffic.sent("tools/call") == 1).await;
+        credentials.0.send_replace(false);
+        let status = asks_for_login(&server).await;
+        let asked = challenge(status.last_error.as_ref());
+        assert!(!asked.refuses_credential, "nothing was shown");
+        call.await.expect("no panic").expect("the call ends");
+        assert_eq!(server.status().starts, 2, "one dial without the credential");
+    }
 }
 
 /// The login of a person, after whom another may log in.
