@@ -194,6 +194,10 @@ fn what_may_be_no_request_or_another_id_has_none() {
             r#"},"id":7}"#,
         ),
         ("garbage", r#","method":"m","id":7}"#),
+        (r#"{"id":7,"x":"aaa"#, r#"aaa"}"#),
+        (r#"{"x":"aaa"#, r#"aaa","id":7}"#),
+        // Both a request and an answer.
+        (r#"{"id":7,"method":"m","result":{"x":"aaa"#, r#"aaa"}}"#),
         // An id that is not of the top level, that is cut off, or that is no id.
         (head, r#"{"id":8}}"#),
         (head, r#"{"id":8}],"x":[{"id":8}]}"#),
