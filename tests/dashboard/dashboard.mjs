@@ -295,6 +295,25 @@ try {
     check(hidden <= 1, `${hidden} pixels of the servers are beside the screen`);
     await page.setViewportSize({ width: 1440, height: 900 });
   });
+  await step("an age is drawn every five seconds, and a countdown each second", async () => {
+    await page.goto(`http://127.0.0.1:${port}/ui/#/`);
+    // One is new again, and the other begins its attempts again.
+    for (const name of ["demo", "broken"]) await row(name).locator("button", { hasText: "Restart" }).click();
+    await row("demo").locator(".state", { hasText: /for \d s/ }).waitFor();
+    const seen = await page.evaluate((lasts) => new Promise((done) => {
+      const part = (name, css) => document.querySelector(`tr[data-server="${name}"] ${css}`).textContent;
+      const [ages, countdowns] = [new Set(), []];
+      const looking = setInterval(() => {
+        ages.add(part("demo", ".muted").match(/for \d+ \w+/)?.[0]);
+        const left = part("broken", ".why").match(/next in (\d+) s/)?.[1];
+        if (left && countdowns.at(-1) !== left) countdowns.push(left);
+      }, 100);
+      setTimeout(() => { clearInterval(looking); done({ ages: [...ages], countdowns: countdowns.map(Number) }); }, lasts);
+    }), 20_000);
+    check(seen.ages.length >= 2 && seen.ages.length <= 8, `the ages were ${seen.ages}`);
+    const steps = seen.countdowns.slice(1).filter((left, at) => left === seen.countdowns[at] - 1);
+    check(steps.length >= 3, `the countdown was ${seen.countdowns}`);
+  });
   await step("the keyboard reaches every command", async () => {
     await page.goto(`http://127.0.0.1:${port}/ui/#/`);
     await row("demo").waitFor();
@@ -309,7 +328,7 @@ try {
     await page.keyboard.press("Space");
     await row("demo").locator(".badge", { hasText: "connected" }).waitFor();
   });
-  await step("a configuration file that is not applied is said, with the reason, until it is mended", async () => {
+  await step("a configuration file that is not applied is said, with the reason, until it is fixed", async () => {
     const sound = readFileSync(config, "utf8");
     writeFileSync(config, "{ half");
     await page.locator("#banner", { hasText: "not applied" }).waitFor();

@@ -28,3 +28,19 @@ pub use socket::is_listening;
 
 /// The variables that a server gets from the bridge without being named: those that the MCP SDKs pass on.
 pub const DEFAULT_VARIABLES: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
+
+/// What a person should know whose server ends while it is being started: which variables it gets.
+pub const VARIABLES_HINT: &str = "A server behind `mainstay connect --` gets only the variables HOME, LOGNAME, PATH, SHELL, TERM and USER, and those that \
+     `--env NAME` names before the `--`.";
+
+#[cfg(test)]
+mod tests {
+    use super::{DEFAULT_VARIABLES, VARIABLES_HINT};
+
+    #[test]
+    fn the_hint_names_every_variable_that_a_server_gets() {
+        for name in DEFAULT_VARIABLES {
+            assert!(VARIABLES_HINT.contains(name), "{name}");
+        }
+    }
+}

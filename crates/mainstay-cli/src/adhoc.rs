@@ -14,9 +14,9 @@ use crate::naming;
 
 /// A server by its address or its command. Nothing is remembered of it.
 pub(crate) fn setup(adhoc: &AdHoc, common: &Common) -> Result<Option<Setup>, CommandFailure> {
-    let (server, source) = match (&adhoc.url, &adhoc.command[..]) {
+    let (server, source) = match (&adhoc.server.url, &adhoc.server.command[..]) {
         (Some(url), _) => (
-            of_address(url, adhoc.bearer_token_env.as_deref(), None)?,
+            of_address(url, adhoc.server.bearer_token_env.as_deref(), None)?,
             Source::Address,
         ),
         // The parser does not tell `check --` from `check`.

@@ -136,18 +136,25 @@ pub(crate) enum Command {
     DemoServer,
 }
 
-/// A server that no configuration knows, in place of those that one does.
-#[derive(Debug, Default, Args)]
+/// Where the servers of a command come from, if not from the configuration or the daemon.
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AdHoc {
+    #[command(flatten)]
+    pub(crate) server: AdHocServer,
+    /// Start the servers for this command alone, even if the daemon has them
+    #[arg(long)]
+    pub(crate) no_daemon: bool,
+}
+
+/// A server that no configuration knows, in place of those that one does.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct AdHocServer {
     /// A server by its address, in place of a configured one
     #[arg(long, conflicts_with = "command")]
     pub(crate) url: Option<String>,
     /// The variable that holds the bearer token of the address
     #[arg(long, value_name = "VARIABLE", requires = "url")]
     pub(crate) bearer_token_env: Option<String>,
-    /// Start the servers for this command alone, even if the daemon has them
-    #[arg(long)]
-    pub(crate) no_daemon: bool,
     /// A server by its command, behind `--`, in place of a configured one
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,

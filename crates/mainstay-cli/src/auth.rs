@@ -230,7 +230,16 @@ fn said(status: &AuthStatus) -> Text {
             if let Some(reason) = login.login.ended.as_ref().or(login.login.last_error.as_ref()) {
                 said.push(text!(" ({})", plain(reason)));
             }
-            if state != AuthState::LoggedIn {
+            if let Some(error) = login
+                .login
+                .refused
+                .as_ref()
+                .filter(|_| state == AuthState::LoggedIn)
+            {
+                said.push(text!(", but the server refused this token ({})", plain(error)));
+                said.push(again);
+                said.push("; if it refuses the new token too, its operator must correct that");
+            } else if state != AuthState::LoggedIn {
                 said.push(again);
             }
         }

@@ -19,8 +19,9 @@ use crate::naming;
 
 /// Connect a host on stdin and stdout to a server that all hosts share
 ///
-/// Put it in front of a server's command in a host's configuration: `"command": "mainstay", "args": ["connect", "--", "npx", …]`. All
-/// hosts of this user whose command, arguments, working directory and named variables are equal share one server. One daemon keeps the
+/// Put it in front of a server's command in a host's configuration: `"command": "mainstay", "args": ["connect", "--", "npx", …]`. Name
+/// each variable of the entry's `"env"` with `--env NAME` before the `--`: the server gets no others. All hosts of this user whose
+/// command, arguments, working directory and named variables are equal share one server. One daemon keeps the
 /// servers; it is started when it is needed, and ends when it is idle. Without a command and an address, the host is connected to
 /// a server of the daemon's configuration, or to all of them as one.
 #[derive(Debug, PartialEq, Eq, Args)]

@@ -3,6 +3,7 @@
 use std::env;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use mainstay::config::{Secret, parse_duration};
 use mainstay_bridge::hello::{DaemonStatus, Share};
@@ -10,18 +11,19 @@ use mainstay_bridge::{DaemonStart, RuntimeDirectory, StartReport, detach, status
 use mainstay_control::token_from_file;
 use mainstay_daemon::daemon::{self, DaemonConfiguration, DaemonSettings, Place, PlaceError};
 use mainstay_daemon::live::{LiveStart, state_directory};
-use serde::Serialize;
 
 use crate::admin::default_token_file;
 use crate::args::Common;
 use crate::connect::{launcher, program};
 use crate::control::{no_configuration, not_applied};
 use crate::exit::{CommandFailure, Done, Exit};
+use crate::json::DaemonDocument;
 use crate::live::{live_start, say};
 use crate::load::{cache_directory, load, user_file};
+use crate::login;
 use crate::logins;
 use crate::otlp;
-use crate::output::{Cell, Ink, Screen, Text, count, plain, span, table, text};
+use crate::output::{Cell, Ink, Paint, Screen, Text, count, plain, span, table, text};
 use crate::serve::{recorder, serving_runtime};
 use crate::watchdog;
 
@@ -30,6 +32,11 @@ const START_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// How long a daemon may take to end: it lets calls finish, and stops its servers.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The defaults of [`DaemonOptions`]. Its help names them.
+const DEFAULT_IDLE: Duration = Duration::from_secs(10 * 60);
+const DEFAULT_LINGER: Duration = Duration::from_secs(60);
+const DEFAULT_DRAIN: Duration = Duration::from_secs(20);
 
 /// Control the daemon that all hosts share
 ///
@@ -69,18 +76,44 @@ impl DaemonArgs {
 /// How long the daemon and its servers last.
 #[derive(Debug, Args)]
 pub(crate) struct DaemonOptions {
-    /// The daemon ends when no host has used it for this long; `never` to keep it
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_idle)]
-    idle: IdleLimit,
-    /// How long a server runs after the last host that asked for it has left
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
-    linger: Duration,
-    /// How long running calls may take when the daemon ends
-    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_duration)]
-    drain: Duration,
+    /// The daemon ends when no host has used it for this long; `never` to keep it [default: 10m]
+    #[arg(long, value_name = "DURATION", value_parser = parse_idle)]
+    idle: Option<IdleLimit>,
+    /// How long a server runs after the last host that asked for it has left [default: 1m]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    linger: Option<Duration>,
+    /// How long running calls may take when the daemon ends [default: 20s]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    drain: Option<Duration>,
     /// Keep whole messages of each server in memory, for `mainstay record`: the last 4096, up to 8 MiB
     #[arg(long)]
     record: bool,
+}
+
+impl DaemonOptions {
+    fn idle(&self) -> Option<Duration> {
+        self.idle.map_or(Some(DEFAULT_IDLE), |limit| limit.0)
+    }
+
+    fn linger(&self) -> Duration {
+        self.linger.unwrap_or(DEFAULT_LINGER)
+    }
+
+    fn drain(&self) -> Duration {
+        self.drain.unwrap_or(DEFAULT_DRAIN)
+    }
+
+    /// The options that were given.
+    fn given(&self) -> Vec<&'static str> {
+        let all = [
+            ("--idle", self.idle.is_some()),
+            ("--linger", self.linger.is_some()),
+            ("--drain", self.drain.is_some()),
+            ("--record", self.record),
+        ];
+        let given = all.into_iter().filter(|(_, is_given)| *is_given);
+        given.map(|(name, _)| name).collect()
+    }
 }
 
 #[derive(Debug, Args)]
@@ -143,13 +176,12 @@ fn start(
     screen: &Screen,
 ) -> Done {
     let idle = options
-        .idle
-        .0
+        .idle()
         .map_or_else(|| "never".to_owned(), |limit| format!("{}ms", limit.as_millis()));
     let times = [
         format!("--idle={idle}"),
-        format!("--linger={}ms", options.linger.as_millis()),
-        format!("--drain={}ms", options.drain.as_millis()),
+        format!("--linger={}ms", options.linger().as_millis()),
+        format!("--drain={}ms", options.drain().as_millis()),
         format!("--stop-within={}ms", common.stop_within.as_millis()),
     ];
     let mut given: Vec<&str> = times.iter().map(String::as_str).collect();
@@ -165,9 +197,26 @@ fn start(
         .map_err(CommandFailure::failed)?
     {
         DaemonStart::Ready => screen.note("the daemon runs"),
-        DaemonStart::Running => screen.note("a daemon runs already"),
+        DaemonStart::Running => return already_runs(&options.given(), screen),
     }
     Ok(Exit::Success)
+}
+
+/// The daemon that runs was started with options of its own.
+fn already_runs(given: &[&'static str], screen: &Screen) -> Done {
+    let apply = match given {
+        [] => {
+            screen.note("a daemon runs already");
+            return Ok(Exit::Success);
+        }
+        [_] => "does not apply",
+        [_, ..] => "do not apply",
+    };
+    let given = given.join(" and ");
+    Err(CommandFailure::failed(anyhow!(
+        "a daemon runs already, and {given} {apply} to it: run `mainstay daemon restart` with the same options (hosts keep their \
+         sessions)"
+    )))
 }
 
 /// Starts the daemon with the same arguments in a session of its own.
@@ -205,9 +254,10 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
         configuration,
         store: (!common.no_cache).then(cache_directory).flatten(),
         credential_source: Some(logins::source()),
-        idle: arguments.options.idle.0,
-        linger: arguments.options.linger,
-        drain: arguments.options.drain,
+        login_command: Some(login::command),
+        idle: arguments.options.idle(),
+        linger: arguments.options.linger(),
+        drain: arguments.options.drain(),
         stop_within: common.stop_within,
         recorder: recorder(arguments.options.record),
         page_token: page_token(),
@@ -257,20 +307,14 @@ fn configuration(common: &Common, screen: &Screen) -> DaemonConfiguration {
 fn show_status(directory: &RuntimeDirectory, json: bool, screen: &Screen) -> Done {
     let found = status(directory).map_err(CommandFailure::failed)?;
     if json {
-        let document = DaemonDocument {
-            version: 1,
-            running: found.is_some(),
-            socket: directory.socket().display().to_string(),
-            daemon: found,
-        };
-        screen.print(Text::document(&document))?;
-        return Ok(exit(document.running));
+        screen.print(Text::document(&DaemonDocument::of(directory, found.as_ref())))?;
+        return Ok(exit(found.is_some()));
     }
     let Some(found) = found else {
         screen.print("no daemon runs\n")?;
         return Ok(Exit::Failed);
     };
-    screen.print(shown(&found, screen))?;
+    screen.print(shown(&found, SystemTime::now(), screen.out))?;
     Ok(Exit::Success)
 }
 
@@ -278,18 +322,9 @@ fn exit(is_running: bool) -> Exit {
     if is_running { Exit::Success } else { Exit::Failed }
 }
 
-/// The document of `mainstay daemon status --json`.
-#[derive(Serialize)]
-struct DaemonDocument {
-    version: u32,
-    running: bool,
-    socket: String,
-    daemon: Option<DaemonStatus>,
-}
-
-fn shown(found: &DaemonStatus, screen: &Screen) -> Text {
+fn shown(found: &DaemonStatus, now: SystemTime, paint: Paint) -> Text {
     let began = UNIX_EPOCH + Duration::from_secs(found.since);
-    let age = SystemTime::now().duration_since(began).unwrap_or_default();
+    let age = now.duration_since(began).unwrap_or_default();
     let mut shown = text!(
         "process {}, version {}, for {}, {}\n",
         found.pid,
@@ -298,19 +333,21 @@ fn shown(found: &DaemonStatus, screen: &Screen) -> Text {
         count(found.bridges.len(), "bridge")
     );
     if found.config_missing {
-        shown.push(no_configuration(screen.out));
+        shown.push(no_configuration(paint));
     }
     if let Some(problem) = &found.config_problem {
-        shown.push(not_applied(problem, screen.out));
+        shown.push(not_applied(problem, paint));
     }
     let rows: Vec<Vec<Cell>> = found
         .servers
         .iter()
         .map(|server| {
             let users = match (server.configured, server.share) {
-                (true, _) => "configured".to_owned(),
-                (false, Share::Yes | Share::Never) => format!("{} bridges", server.bridges),
-                (false, Share::Roots) => format!("{} bridges with the same roots", server.bridges),
+                (true, _) => "configured".into(),
+                (false, Share::Yes | Share::Never) => text!("{}", count(server.bridges, "bridge")),
+                (false, Share::Roots) => {
+                    text!("{} with the same roots", count(server.bridges, "bridge"))
+                }
             };
             vec![
                 Cell::new(Ink::Cyan, &server.name),
@@ -319,8 +356,54 @@ fn shown(found: &DaemonStatus, screen: &Screen) -> Text {
             ]
         })
         .collect();
-    for line in table(screen.out, &rows) {
+    for line in table(paint, &rows) {
         shown.push_line(line);
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use mainstay_bridge::hello::{BridgeStatus, SharedServerStatus};
+
+    use super::*;
+
+    #[test]
+    fn the_daemon_is_shown_with_its_servers_and_who_uses_them() {
+        let server = |name: &str, state: &str, configured, share, bridges| SharedServerStatus {
+            name: name.to_owned(),
+            state: state.to_owned(),
+            configured,
+            share,
+            bridges,
+        };
+        let bridge = BridgeStatus {
+            pid: Some(12),
+            server: None,
+            since: 0,
+        };
+        let status = DaemonStatus {
+            pid: 4711,
+            version: "0.1.0".to_owned(),
+            since: 1_800_000_000,
+            config: Some("/home/ann/.config/mainstay/mcp.json".to_owned()),
+            config_missing: false,
+            config_problem: None,
+            bridges: vec![bridge.clone(), bridge],
+            servers: vec![
+                server("files", "connected", true, Share::Yes, 0),
+                server("web\u{1b}[2J", "reconnecting", false, Share::Yes, 2),
+                server("git", "connected", false, Share::Roots, 1),
+            ],
+        };
+        let now = UNIX_EPOCH + Duration::from_secs(1_800_007_200);
+        let expected = "\
+process 4711, version 0.1.0, for 2 h, 2 bridges
+files  connected     configured
+web    reconnecting  2 bridges
+git    connected     1 bridge with the same roots
+";
+        let shown = shown(&status, now, Paint::PLAIN);
+        assert_eq!(shown.as_str(), expected, "\n{}", shown.as_str());
+    }
 }

@@ -34,7 +34,10 @@ async fn make(asking: &Asking<'_>, fleet: &Fleet, name: &str, arguments: &CallAr
         return asking.failed(&server, &error).await;
     }
     let catalog = fleet.catalog();
-    let prompt = asking.find(catalog.prompts())?;
+    let prompt = match asking.find(catalog.prompts()) {
+        Ok(prompt) => prompt,
+        Err(failure) => return asking.not_offered(&server, failure).await,
+    };
     let arguments = arguments.all_text().map_err(CommandFailure::usage)?;
     let answered = server
         .prompt(prompt.original(), &arguments)

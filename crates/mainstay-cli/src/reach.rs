@@ -32,11 +32,18 @@ pub(crate) fn command_line(config: &ServerConfig) -> Option<String> {
 
 /// A word as a shell would take it. Variables stay variables: the shell has them too.
 fn quoted(word: &str) -> String {
+    if word.contains("${") {
+        format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
+    } else {
+        literal(word)
+    }
+}
+
+/// A word that a shell takes as it stands, whatever is in it.
+pub(crate) fn literal(word: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,~".contains(c);
     if !word.is_empty() && word.chars().all(bare) {
         word.to_owned()
-    } else if word.contains("${") {
-        format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
     }

@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use crate::control::{OutputName, schema_of};
 use crate::exit::{Done, Exit};
+use crate::json::{OutputName, schema_of};
 use crate::output::{Screen, Text};
 
 /// Print the JSON Schema of the configuration, for editors

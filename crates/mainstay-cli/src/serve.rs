@@ -8,6 +8,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use anyhow::{Context as _, anyhow};
+use mainstay::config::Target;
 use mainstay::fleet::StartupError;
 use mainstay::gateway::{Introduction, introduced_as};
 use mainstay::recorder::RecorderOptions;
@@ -23,6 +24,7 @@ use crate::args::{Common, ServeArgs};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::live::FollowedConfig;
 use crate::load::{Setup, load};
+use crate::login;
 use crate::logins;
 use crate::otlp;
 use crate::output::{Screen, count, text};
@@ -347,7 +349,18 @@ fn gateway(
     if let Some(store) = &setup.store {
         builder = builder.store(store);
     }
-    Gateway::builder(builder).max_isolated(max_isolated)
+    let gateway = Gateway::builder(builder).max_isolated(max_isolated);
+    match (setup.file(), &setup.servers[..]) {
+        // No configuration has the server's name.
+        (None, [server]) => match server.target() {
+            Target::Http(target) => {
+                let command = login::command(target.url().shown());
+                gateway.login_command(move |_name| command.clone())
+            }
+            _ => gateway,
+        },
+        (_, _) => gateway.login_command(login::command),
+    }
 }
 
 fn door(arguments: &ServeArgs) -> Result<HttpDoor, CommandFailure> {
@@ -360,7 +373,7 @@ fn door(arguments: &ServeArgs) -> Result<HttpDoor, CommandFailure> {
         .max_sessions(sessions, of_client.unwrap_or_else(|| share(sessions)))
         .access_log(arguments.access_log)
         .drain_within(arguments.drain);
-    if let Some(token) = token(arguments)? {
+    for token in tokens(arguments)? {
         door = door.token(token);
     }
     if let Some(rate) = arguments.rate {
@@ -385,9 +398,10 @@ fn share(sessions: usize) -> usize {
     sessions.saturating_mul(2).div_ceil(5)
 }
 
-/// The token that clients must show. It never stands on the command line, where every user of the machine could read it.
-fn token(arguments: &ServeArgs) -> Result<Option<String>, CommandFailure> {
-    let (token, place) = match (&arguments.token_file, &arguments.token_env) {
+/// The tokens of which clients must show one. They never stand on the command line, where every user of the machine could read
+/// them.
+fn tokens(arguments: &ServeArgs) -> Result<Vec<String>, CommandFailure> {
+    let (text, place) = match (&arguments.token_file, &arguments.token_env) {
         (Some(file), _) => {
             let text = String::from_utf8(read(file)?).map_err(CommandFailure::usage)?;
             (text, file.display().to_string())
@@ -400,12 +414,30 @@ fn token(arguments: &ServeArgs) -> Result<Option<String>, CommandFailure> {
                 format!("the variable {variable}"),
             )
         }
-        (None, None) => return Ok(None),
+        (None, None) => return Ok(Vec::new()),
     };
-    match token.trim() {
-        "" => Err(CommandFailure::usage(anyhow!("{place} holds no token"))),
-        token => Ok(Some(token.to_owned())),
+    let tokens = tokens_in(&text).map_err(|line| {
+        CommandFailure::usage(anyhow!(
+            "line {line} of {place} is no token: write one token on each line, without spaces, and remarks after #"
+        ))
+    })?;
+    if tokens.is_empty() {
+        return Err(CommandFailure::usage(anyhow!("{place} holds no token")));
     }
+    Ok(tokens)
+}
+
+/// The tokens of a text, one on each line; the number of the first line that is none.
+fn tokens_in(text: &str) -> Result<Vec<String>, usize> {
+    let lines = text.lines().map(str::trim).enumerate();
+    let written = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let token = |(n, line): (usize, &str)| match line
+        .contains(|part: char| part.is_whitespace() || part.is_control())
+    {
+        true => Err(n + 1),
+        false => Ok(line.to_owned()),
+    };
+    written.map(token).collect()
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, CommandFailure> {

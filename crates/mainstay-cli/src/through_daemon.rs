@@ -127,6 +127,13 @@ impl DaemonView {
         Ok(())
     }
 
+    /// Whether a person has disabled a server of the daemon. Errors count as no.
+    pub(crate) async fn is_disabled(&self, server: &str) -> bool {
+        let client = self.client().timeout(PING_TIMEOUT);
+        let seen = client.server(server).await;
+        seen.is_ok_and(|seen| matches!(seen.state, StateName::Disabled | StateName::Disabling))
+    }
+
     /// Pings a server of the daemon.
     pub(crate) async fn ping(&self, server: &str, within: Duration) -> Result<Duration, String> {
         let client = self.client().timeout(within + PING_TIMEOUT);

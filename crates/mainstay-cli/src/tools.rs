@@ -19,17 +19,20 @@ const INDENT: usize = 2;
 const KINDS: usize = "resource".len();
 
 pub(crate) fn run(tools: &ToolsArgs, common: &Common, screen: &Screen) -> Done {
-    let mut setup = servers(&tools.adhoc, common, screen)?;
-    setup.keep(&tools.server)?;
+    let wanted = &tools.servers;
+    let mut setup = servers(&wanted.adhoc, common, screen)?;
+    setup.keep(&wanted.server)?;
     with_fleet(&setup, screen, async |fleet| {
         let startup = Startup::of(fleet);
         let mut progress = Progress::new(screen, false);
         let statuses = startup
-            .settle(tools.timeout, |statuses| progress.show(&startup, fleet, statuses))
+            .settle(wanted.timeout, |statuses| {
+                progress.show(&startup, fleet, statuses);
+            })
             .await;
         drop(progress);
         let catalog = fleet.catalog();
-        let text = if tools.json {
+        let text = if wanted.json {
             Text::document(&json::ToolsDocument::of(&setup, &catalog, &statuses))
         } else {
             text(&catalog, &statuses, screen)

@@ -15,7 +15,7 @@ use mainstay_control::api::{Actor, ActorKind, DesiredState, EventMessage};
 use mainstay_control::{Control, ControlClient, ControlService, Role, ServerGroup};
 use mainstay_gateway::Gateway;
 use mainstay_testkit::Script;
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use tokio::net::UnixListener;
 
 const SERVERS: usize = 1_000;
@@ -31,8 +31,8 @@ struct InMemory;
 impl Connector for InMemory {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async {
-            let (near, far) = tokio::io::duplex(64 * 1024);
-            FarSide::spawn(far, Script::new());
+            let (near, remote) = tokio::io::duplex(64 * 1024);
+            MemoryServer::spawn(remote, Script::new());
             let (reader, writer) = tokio::io::split(near);
             let lines: Box<dyn Transport> = Box::new(Lines::new(reader, writer, Limits::default()));
             Ok::<_, io::Error>(lines)

@@ -126,14 +126,20 @@ document.getElementById("theme").addEventListener("click", () => {
 });
 applyTheme(storedTheme());
 
-// Times that count are drawn once a second, by one timer, which runs only while the page is seen.
+// Countdowns are drawn once a second and ages every five, by one timer, which runs only while the page is seen. All ages are drawn in
+// one frame: a frame costs more than the texts in it.
+const AGES_EVERY = 5;
 let ticking = null;
 function tickWhileSeen() {
   clearInterval(ticking);
   if (document.hidden) return;
   view?.changed();
-  view?.tick?.();
-  ticking = setInterval(() => view?.tick?.(), 1000);
+  view?.tick?.(true);
+  let seconds = 0;
+  ticking = setInterval(() => {
+    seconds += 1;
+    view?.tick?.(seconds % AGES_EVERY === 0);
+  }, 1000);
 }
 document.addEventListener("visibilitychange", tickWhileSeen);
 tickWhileSeen();

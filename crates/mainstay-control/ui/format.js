@@ -23,6 +23,17 @@ export function duration(ms) {
   return `${Math.round(seconds / 86400)} d`;
 }
 
+/** How old something is, which is drawn every five seconds: `3 s`, `25 s`, `12 min`, `5 h`, `3 d`. */
+export function age(ms) {
+  if (ms === null || ms === undefined || Number.isNaN(ms)) return "";
+  const seconds = Math.max(0, Math.floor(ms / 1000));
+  if (seconds < 5) return `${seconds} s`;
+  if (seconds < 60) return `${seconds - seconds % 5} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 172800) return `${Math.floor(seconds / 3600)} h`;
+  return `${Math.floor(seconds / 86400)} d`;
+}
+
 /** `120 µs`, `3.4 ms`, `1.2 s`. */
 export function latency(us) {
   if (us === null || us === undefined) return "–";

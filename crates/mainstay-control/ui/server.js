@@ -1,7 +1,7 @@
 // One server: its state on the lifecycle diagram, its running calls, its timeline, its stderr, and what it offers.
 
 import { element, inNextFrame, setAttribute, setChildren, setText } from "./dom.js";
-import { bytes, clock, duration, latency, plain, plural, words } from "./format.js";
+import { age, bytes, clock, latency, plain, plural, words } from "./format.js";
 import { CallsTable } from "./calls.js";
 import { CatalogHistory } from "./changes.js";
 import { entry } from "./events.js";
@@ -66,7 +66,11 @@ export class ServerView {
   }
 
   changed() { this.draw(); }
-  tick() { this.draw(); }
+  tick(areAgesDue) {
+    if (areAgesDue) return this.draw();
+    const server = this.#frame.store.servers.get(this.#name);
+    return server && this.#drawTimes(server, this.#frame.store.now());
+  }
   close() { this.#stop.abort(); }
 
   /** Follows stderr, again and again: the program may go away and come back. */
@@ -96,6 +100,12 @@ export class ServerView {
     if (atEnd) this.#log.scrollTop = this.#log.scrollHeight;
   }
 
+  /** What counts by the second. */
+  #drawTimes(server, now) {
+    setText(this.#parts.why, why(server, now));
+    this.#calls.draw(server, now);
+  }
+
   draw() {
     const { store } = this.#frame;
     const server = store.servers.get(this.#name);
@@ -108,12 +118,11 @@ export class ServerView {
     const parts = this.#parts;
     setAttribute(parts.badge, "class", `badge ${health(server)}`);
     setText(parts.badge, server.reason === "auth_required" ? "login needed" : words(server.state));
-    setText(parts.since, `for ${duration(now - server.since_ms)}`);
-    setText(parts.why, why(server, now));
+    setText(parts.since, `for ${age(now - server.since_ms)}`);
     parts.enable.hidden = server.desired === "enabled";
     parts.disable.hidden = server.desired !== "enabled";
     this.#login.draw(server);
-    this.#calls.draw(server, now);
+    this.#drawTimes(server, now);
     const events = store.events.filter((event) => event.server === this.#name);
     this.#diagram.draw(server, store.transitions(this.#name));
     this.#drawFacts(server, now);
@@ -141,7 +150,7 @@ export class ServerView {
       "Calls": `${calls.total} in all, ${calls.in_flight} running, ${calls.waiting} waiting; p50 ${latency(calls.p50_us)}, p95 ${latency(calls.p95_us)}`,
       "Failed calls": `${calls.errors} answered with an error, ${calls.not_sent} not sent, ${calls.refused} refused, ${calls.unknown} may have run, ${calls.cancelled} given up`,
       "Process": process ? `${process.pid}, ${plural(process.processes ?? 1, "process")}, ${bytes(process.resident_bytes)}, started ${plural(server.starts, "time")}` : "none",
-      "Offers": catalog ? `listed ${catalog.listed_ms ? `${duration(now - catalog.listed_ms)} ago` : "in an earlier run"}${catalog.stale_since_ms ? ", may be out of date" : ""}` : "never listed",
+      "Offers": catalog ? `listed ${catalog.listed_ms ? `${age(now - catalog.listed_ms)} ago` : "in an earlier run"}${catalog.stale_since_ms ? ", may be out of date" : ""}` : "never listed",
       "Late reports": `${server.stale_reports} of earlier connections, ignored`,
     };
     const list = this.#parts.facts;

@@ -1,7 +1,7 @@
 // The overview: one row for each server.
 
 import { element, setAttribute, setChildren, setText } from "./dom.js";
-import { bytes, duration, latency, plain, plural, rate, words } from "./format.js";
+import { age, bytes, duration, latency, plain, plural, rate, words } from "./format.js";
 import { health } from "./states.js";
 import { serverPath } from "./store.js";
 import { Strip } from "./strip.js";
@@ -39,13 +39,15 @@ export class ServersView {
 
   close() { this.#observer.disconnect(); }
 
-  /** Times count on, in the rows that are seen. The order is the same. */
-  tick() {
+  /** Times count on, in the rows that are seen: countdowns each time, ages when they are due. The order is the same. */
+  tick(areAgesDue) {
     const { store } = this.#frame;
     const now = store.now();
     for (const [name, row] of this.#rows) {
       const server = row.isSeen && store.servers.get(name);
-      if (server) row.drawTimes(server, store.transitions(name), now);
+      if (!server) continue;
+      if (areAgesDue) row.drawAges(server, store.transitions(name), now);
+      if (areAgesDue || counts(server)) row.drawWhy(server, now);
     }
   }
 
@@ -158,19 +160,23 @@ class Row {
     setText(badge, server.reason === "auth_required" ? "login needed" : words(server.state));
   }
 
-  /** What changes with the time alone. */
-  drawTimes(server, transitions, now) {
+  /** What gets older with the time alone. */
+  drawAges(server, transitions, now) {
     const cells = this.#cells;
-    setText(cells.since, `for ${duration(now - server.since_ms)}${server.generation ? ` · generation\u00a0${server.generation}` : ""}`);
-    setText(cells.why, why(server, now));
+    setText(cells.since, `for ${age(now - server.since_ms)}${server.generation ? ` · generation\u00a0${server.generation}` : ""}`);
     setText(cells.offers, offers(server, now));
     this.#strip.draw(server, transitions, now);
+  }
+
+  drawWhy(server, now) {
+    setText(this.#cells.why, why(server, now));
   }
 
   draw(server, transitions, now) {
     const cells = this.#cells;
     this.drawHealth(server);
-    this.drawTimes(server, transitions, now);
+    this.drawAges(server, transitions, now);
+    this.drawWhy(server, now);
     setText(cells.target, plain(server.target ?? "", 60));
     setText(cells.rate, rate(this.#frame.store.rates.get(server.name)));
     setText(cells.latency, `${latency(server.calls.p50_us)} / ${latency(server.calls.p95_us)}`);
@@ -192,6 +198,11 @@ class Row {
   }
 }
 
+/** Whether the reason of a server's state has a time that counts by the second. */
+function counts(server) {
+  return Boolean(server.start?.program || server.next_retry_ms);
+}
+
 /** Why a server is as it is, and what happens next. */
 export function why(server, now) {
   if (server.state === "connected" || server.state === "disabled") return "";
@@ -209,7 +220,7 @@ function offers(server, now) {
   const what = [plural(catalog.tools, "tool")];
   if (catalog.prompts) what.push(plural(catalog.prompts, "prompt"));
   if (catalog.resources + catalog.templates) what.push(plural(catalog.resources + catalog.templates, "resource"));
-  if (catalog.listed_ms && !catalog.stale_since_ms) what.push(`listed ${duration(now - catalog.listed_ms)} ago`);
-  if (catalog.stale_since_ms) what.push(`stale for ${duration(now - catalog.stale_since_ms)}`);
+  if (catalog.listed_ms && !catalog.stale_since_ms) what.push(`listed ${age(now - catalog.listed_ms)} ago`);
+  if (catalog.stale_since_ms) what.push(`stale for ${age(now - catalog.stale_since_ms)}`);
   return what.join(", ");
 }

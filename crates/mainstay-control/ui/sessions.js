@@ -1,7 +1,7 @@
 // Who is connected, what each client may see, and what it waits for.
 
 import { element, setChildren } from "./dom.js";
-import { duration, plain, plural, words } from "./format.js";
+import { age, duration, plain, plural, words } from "./format.js";
 
 export class SessionsView {
   #frame;
@@ -19,7 +19,7 @@ export class SessionsView {
   }
 
   changed() { this.draw(); }
-  tick() { this.draw(); }
+  tick(areAgesDue) { if (areAgesDue) this.draw(); }
   close() {}
 
   draw() {
@@ -44,7 +44,7 @@ function row(session, now) {
   if (session.missed) waits.push(element("li", {}, `${plural(session.missed, "notification")} missed`));
   return element("tr", {},
     element("th", { scope: "row" }, plain(client, 120), element("span", { class: "target" }, `session ${session.id}`)),
-    element("td", {}, duration(now - session.since_ms)),
+    element("td", {}, age(now - session.since_ms)),
     element("td", {}, words(session.door)),
     element("td", {}, [session.era, session.protocol_version].filter(Boolean).join(" ")),
     element("td", {}, session.scope ? plain(session.scope, 80) : "all servers"),

@@ -11,6 +11,7 @@
 
 mod table;
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
@@ -81,26 +82,50 @@ pub(crate) struct Account {
 }
 
 /// Why bytes cannot be held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spent {
-    #[error(
-        "the gateway holds as much for this client as it may ({} MiB): read the answers that wait, or let running requests \
-         end, and try again",
-        .share / MIB
-    )]
     Share { share: usize },
-    #[error(
-        "the gateway holds as much for the clients of this address as it may ({} MiB in all, and no more for one of them than \
-         it leaves to the others): read the answers that wait, let running requests end, or try again later",
-        .most / MIB
-    )]
     Address { most: usize },
-    #[error(
-        "the gateway holds as much for its clients as it may ({} MiB): try again later, or let `mainstay serve` hold more \
-         (--client-memory)",
-        .all / MIB
-    )]
     All { all: usize },
+}
+
+impl Spent {
+    /// What is full.
+    pub(crate) fn fact(self) -> String {
+        match self {
+            Self::Share { share } => {
+                format!(
+                    "the gateway holds as much for this client as it may ({} MiB)",
+                    share / MIB
+                )
+            }
+            Self::Address { most } => format!(
+                "the gateway holds as much for the clients of this address as it may ({} MiB in all, and no more for one of them \
+                 than it leaves to the others)",
+                most / MIB
+            ),
+            Self::All { all } => {
+                format!(
+                    "the gateway holds as much for its clients as it may ({} MiB)",
+                    all / MIB
+                )
+            }
+        }
+    }
+}
+
+/// What is full, and what to do to be served.
+impl fmt::Display for Spent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let remedy = match self {
+            Self::Share { .. } => "read the answers that wait, or let running requests end, and try again",
+            Self::Address { .. } => {
+                "read the answers that wait, let running requests end, or try again later"
+            }
+            Self::All { .. } => "try again later, or let `mainstay serve` hold more (--client-memory)",
+        };
+        write!(f, "{}: {remedy}", self.fact())
+    }
 }
 
 impl From<Spent> for RpcError {

@@ -5,7 +5,6 @@
 
 mod questions;
 mod running;
-mod url_elicitations;
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,18 +19,16 @@ use mainstay::{ClientHandler, Era};
 
 use crate::budget::HeldBytes;
 use crate::door::HttpCaller;
-use crate::introduction::ClientIntroduction;
 use crate::isolation::{Isolated, OwnServers};
 use crate::principal::Principal;
-use crate::protocol::{ClientMeta, MODERN_VERSIONS, capability_for, declined};
+use crate::protocol::{ClientIntroduction, ClientMeta, MODERN_VERSIONS, capability_for, declined};
 use crate::router::tasks::{ClientTasks, OwnTasks};
 use crate::router::{Level, StartWaits, Subscriber, TASK_STATUS, task_id};
 use crate::scope::Scope;
 use crate::sessions::{SessionInfo, SessionNotes, name_and_version};
-use questions::{PendingQuestions, QuestionOrigin};
+pub(crate) use questions::URL_ELICITATION_COMPLETE;
+use questions::{PendingQuestions, QuestionOrigin, UrlElicitations};
 pub(crate) use running::{BeginError, RunningRequest, RunningRequests};
-pub(crate) use url_elicitations::COMPLETE as URL_ELICITATION_COMPLETE;
-use url_elicitations::UrlElicitations;
 
 /// Where messages to a client go: those of one of its requests, or those of none.
 pub(crate) trait Outbox: Send + Sync + 'static {

@@ -1,58 +1,106 @@
 //! A server's failure, in words that a model can act on: which server, its state, whether the call may have run, and what to do, in
 //! this order. Programs find the same in `_meta.mainstay`, or in the data of an error.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::gateway::PlainText;
 use mainstay::gateway::message::{RawJson, RpcError};
 use mainstay::server::{NotConnected, Reason, TimeoutKind};
+use mainstay::transport::http::Challenge;
 use mainstay::{CallError, CallErrorKind, Outcome, StateKind, Status};
 use serde_json::{Value, json};
 
+use crate::budget::Spent;
 use crate::protocol::{SERVER_UNAVAILABLE, invalid_params};
 
+/// What the program around the gateway knows to do about a failure. Without it, the words name no command.
+#[derive(Clone, Default)]
+pub(crate) struct Advice {
+    /// The command that logs in to a server of this name, if it offers a login.
+    pub(crate) login_command: Option<Arc<dyn Fn(&str) -> Option<String> + Send + Sync>>,
+    /// A sentence about servers whose process ends while it is being started.
+    pub(crate) start_hint: Option<Arc<str>>,
+}
+
+impl Advice {
+    /// The command that logs in, behind the sentence that a person must do so.
+    fn login(&self, server: &str) -> String {
+        let command = self.login_command.as_ref().and_then(|command| command(server));
+        command.map_or_else(String::new, |command| format!(" (`{command}`)"))
+    }
+
+    /// The sentence about a server whose process ended before it was of any use.
+    fn start_hint(&self, now: &NotConnected) -> String {
+        let ended = now.attempt > 0 && now.last_error.as_ref().is_some_and(|error| error.exit.is_some());
+        match &self.start_hint {
+            Some(hint) if ended => format!(" {hint}"),
+            Some(_) | None => String::new(),
+        }
+    }
+}
+
 /// The answer to a failed call. A server's own error passes as it came.
-pub(crate) fn answer(error: &CallError) -> RpcError {
+pub(crate) fn answer(error: &CallError, advice: &Advice) -> RpcError {
     match error.kind() {
         CallErrorKind::Rpc(error) => (**error).clone(),
         CallErrorKind::Hidden { .. } | CallErrorKind::NotFound { .. } | CallErrorKind::BadArguments(_) => {
             invalid_params(error.to_string())
         }
-        _other => with_facts(&words(error), error),
+        _other => with_facts(&words(error, advice), error),
     }
 }
 
 /// The answer to a failed call of a tool. Where the server did not answer, it is a result, since that is what reaches the model.
-pub(crate) fn tool_result(error: &CallError) -> Result<RawJson, RpcError> {
-    let answered = answer(error);
+pub(crate) fn tool_result(error: &CallError, advice: &Advice) -> Result<RawJson, RpcError> {
+    let answered = answer(error, advice);
     if answered.code() != SERVER_UNAVAILABLE || matches!(error.kind(), CallErrorKind::Rpc(_)) {
         return Err(answered);
     }
+    as_tool_result(answered, facts(error))
+}
+
+fn as_tool_result(failed: RpcError, facts: Value) -> Result<RawJson, RpcError> {
     let result = json!({
-        "content": [{ "type": "text", "text": answered.message() }],
+        "content": [{ "type": "text", "text": failed.message() }],
         "isError": true,
-        "_meta": { "mainstay": facts(error) },
+        "_meta": { "mainstay": facts },
     });
-    RawJson::from_value(&result).map_err(|_| answered)
+    RawJson::from_value(&result).map_err(|_| failed)
+}
+
+/// The answer to a call that has run, where there is no room for what its server answered. It must not read like a refusal: a
+/// client that repeats the call would run it twice.
+pub(crate) fn dropped(why: Spent) -> RpcError {
+    let words = format!(
+        "The call has run, and the gateway dropped its answer: {}. Check its effects before you call it again.",
+        why.fact()
+    );
+    said_with(&words, &facts_of(Outcome::Answered))
+}
+
+/// The same as the result of a tool.
+pub(crate) fn dropped_tool_result(why: Spent) -> Result<RawJson, RpcError> {
+    as_tool_result(dropped(why), facts_of(Outcome::Answered))
 }
 
 /// The answer to a list or an `initialize` while its server is not up.
-pub(crate) fn not_up(error: &CallError) -> RpcError {
+pub(crate) fn not_up(error: &CallError, advice: &Advice) -> RpcError {
     let words = match error.kind() {
-        CallErrorKind::NotConnected(now) => format!("{}. {}", how_it_starts(now), remedy(now)),
+        CallErrorKind::NotConnected(now) => format!("{}. {}", how_it_starts(now), remedy(now, advice)),
         CallErrorKind::WaitTimedOut { waited, now } => format!(
             "{}. The request waited {} for it. {}",
             how_it_starts(now),
             seconds(*waited),
-            remedy(now)
+            remedy(now, advice)
         ),
-        _other => words(error),
+        _other => words(error, advice),
     };
     with_facts(&words, error)
 }
 
 /// Why a server is not up, and what to do; `None` while it is starting, and where a person or the configuration wants it so.
-pub(crate) fn why_not_up(status: &Status) -> Option<String> {
+pub(crate) fn why_not_up(status: &Status, advice: &Advice) -> Option<String> {
     let now = NotConnected::from(status);
     let is_wanted_so = match (now.state, now.reason) {
         (StateKind::Connected | StateKind::Disabled | StateKind::Disabling, _)
@@ -65,34 +113,40 @@ pub(crate) fn why_not_up(status: &Status) -> Option<String> {
         }
         (StateKind::Disconnected | StateKind::PermanentlyFailed, _) => false,
     };
-    let words = (!is_wanted_so).then(|| format!("{}. {}", how_it_starts(&now), remedy(&now)))?;
+    let words = (!is_wanted_so).then(|| format!("{}. {}", how_it_starts(&now), remedy(&now, advice)))?;
     Some(PlainText::lines(&words).to_string())
 }
 
 /// The words may quote what a server wrote, and a model reads them: they are cleaned.
 fn with_facts(words: &str, error: &CallError) -> RpcError {
+    said_with(words, &facts(error))
+}
+
+fn said_with(words: &str, facts: &Value) -> RpcError {
     let failed = RpcError::new(SERVER_UNAVAILABLE, PlainText::lines(words));
-    match RawJson::from_value(&json!({ "mainstay": facts(error) })) {
+    match RawJson::from_value(&json!({ "mainstay": facts })) {
         Ok(data) => failed.with_data(data),
         Err(_) => failed,
     }
 }
 
-fn words(error: &CallError) -> String {
+fn words(error: &CallError, advice: &Advice) -> String {
     let server = error.server().unwrap_or_default();
     let outcome = error.outcome();
     match error.kind() {
-        CallErrorKind::NotConnected(now) => format!("{}. The call did not run. {}", how(now), advice(now)),
+        CallErrorKind::NotConnected(now) => {
+            format!("{}. The call did not run. {}", how(now), next_step(now, advice))
+        }
         CallErrorKind::WaitTimedOut { waited, now } => format!(
             "{}. The call waited {} for it and did not run. {}",
             how(now),
             seconds(*waited),
-            advice(now)
+            next_step(now, advice)
         ),
         CallErrorKind::TooManyWaiting { limit, now } => format!(
             "{}. {limit} calls wait for it already, and this one did not run. {}",
             how(now),
-            advice(now)
+            next_step(now, advice)
         ),
         CallErrorKind::TimedOut { timeout, noise } => format!(
             "Server {server} did not answer in time ({}). {}{}",
@@ -122,6 +176,13 @@ fn words(error: &CallError) -> String {
                 _may_have_run => "The call may have run: check its effects.",
             }
         ),
+        CallErrorKind::Gone => format!(
+            "Server {server} was removed. {} It cannot be called until a person adds the server again.",
+            match outcome {
+                Outcome::NotSent | Outcome::Refused => "The call did not run.",
+                _may_have_run => "The call may have run: check its effects.",
+            }
+        ),
         CallErrorKind::NotCarried { reason } => format!(
             "The call could not be carried to server {server} ({reason}). {}",
             ran(outcome)
@@ -129,7 +190,11 @@ fn words(error: &CallError) -> String {
         CallErrorKind::AuthRequired { challenge } => {
             let scopes = scopes(&challenge.scopes);
             let ran = refused(error);
-            format!("Server {server} asks for a login{scopes}. {ran} {LOGIN}")
+            let asks = asks_for_login(challenge);
+            format!(
+                "Server {server} {asks}{scopes}. {ran} {}",
+                must_log_in(server, advice)
+            )
         }
         CallErrorKind::Throttled { retry_after } => {
             let when =
@@ -148,7 +213,19 @@ fn words(error: &CallError) -> String {
     }
 }
 
-const LOGIN: &str = "A person must log in to the server; until then it cannot be called.";
+fn must_log_in(server: &str, advice: &Advice) -> String {
+    let command = advice.login(server);
+    format!("A person must log in to the server{command}; until then it cannot be called.")
+}
+
+/// What a server does that wants a login. One that refused a token is told apart: another login may not help.
+fn asks_for_login(challenge: &Challenge) -> String {
+    match (challenge.refuses_credential, challenge.error_name()) {
+        (false, _) | (true, Some("insufficient_scope")) => "asks for a login".to_owned(),
+        (true, Some(error)) => format!("refused the token that it was shown ({error}) and asks for a login"),
+        (true, None) => "refused the token that it was shown and asks for a login".to_owned(),
+    }
+}
 
 /// The state of a server that is not connected.
 fn how(now: &NotConnected) -> String {
@@ -182,7 +259,8 @@ fn how(now: &NotConnected) -> String {
         (StateKind::Disconnected, Some(Reason::AuthRequired)) => {
             let challenge = now.last_error.as_ref().and_then(|error| error.challenge.as_ref());
             let scopes = challenge.map_or_else(String::new, |challenge| scopes(&challenge.scopes));
-            format!("Server {server} asks for a login{scopes} (disconnected)")
+            let asks = challenge.map_or_else(|| "asks for a login".to_owned(), asks_for_login);
+            format!("Server {server} {asks}{scopes} (disconnected)")
         }
         (StateKind::Disconnected, Some(Reason::BudgetSpent) | None) => {
             format!("Server {server} is down (disconnected{failures}){}", failure())
@@ -218,14 +296,16 @@ fn how_it_starts(now: &NotConnected) -> String {
 }
 
 /// What happens next to a server that is not up, and what to do.
-fn remedy(now: &NotConnected) -> String {
-    match (now.state, now.reason) {
+fn remedy(now: &NotConnected, advice: &Advice) -> String {
+    let hint = advice.start_hint(now);
+    let remedy = match (now.state, now.reason) {
         (StateKind::Disabled | StateKind::Disabling, _) => "A person must enable the server.".to_owned(),
         (StateKind::Disconnected, Some(Reason::AuthRequired)) => {
-            "A person must log in to the server.".to_owned()
+            let command = advice.login(&now.server);
+            format!("A person must log in to the server{command}.")
         }
         (StateKind::PermanentlyFailed, _) => {
-            "It is not tried again: a person must mend its configuration and restart it.".to_owned()
+            "It is not tried again: a person must fix its configuration and restart it.".to_owned()
         }
         (StateKind::Disconnected, Some(Reason::BudgetSpent) | None) => match next_try(now) {
             Some(pause) => format!("It is tried again in {pause}, or when a person restarts it."),
@@ -239,7 +319,8 @@ fn remedy(now: &NotConnected) -> String {
         (StateKind::Disconnected, Some(Reason::Idle)) | (StateKind::Connected, _) => {
             "Ask again in a moment.".to_owned()
         }
-    }
+    };
+    remedy + &hint
 }
 
 /// How long it is until the server is tried again, where that is known.
@@ -258,15 +339,16 @@ fn failures(now: &NotConnected) -> String {
 }
 
 /// What to do about it.
-fn advice(now: &NotConnected) -> String {
+fn next_step(now: &NotConnected, advice: &Advice) -> String {
     let again = || next_try(now);
-    match (now.state, now.reason) {
+    let hint = advice.start_hint(now);
+    let next = match (now.state, now.reason) {
         (StateKind::Disabled | StateKind::Disabling, _) => {
             "A person must enable the server; until then it cannot be called.".to_owned()
         }
-        (StateKind::Disconnected, Some(Reason::AuthRequired)) => LOGIN.to_owned(),
+        (StateKind::Disconnected, Some(Reason::AuthRequired)) => must_log_in(&now.server, advice),
         (StateKind::PermanentlyFailed, _) => {
-            "A person must mend and restart the server; until then it cannot be called.".to_owned()
+            "A person must fix and restart the server; until then it cannot be called.".to_owned()
         }
         (StateKind::Disconnected, Some(Reason::BudgetSpent) | None) => match again() {
             Some(pause) => format!("The server is tried again in {pause}, or when a person restarts it."),
@@ -279,7 +361,8 @@ fn advice(now: &NotConnected) -> String {
         (StateKind::Disconnected, Some(Reason::Idle | Reason::Lost)) | (StateKind::Connected, _) => {
             "Call it again in a moment.".to_owned()
         }
-    }
+    };
+    next + &hint
 }
 
 /// Text that the server wrote to stdout, where only messages may be.
@@ -319,8 +402,12 @@ fn refused(error: &CallError) -> &'static str {
 }
 
 /// The same for programs.
+fn facts_of(ran: Outcome) -> Value {
+    json!({ "outcome": outcome(ran) })
+}
+
 fn facts(error: &CallError) -> Value {
-    let mut facts = json!({ "outcome": outcome(error.outcome()) });
+    let mut facts = facts_of(error.outcome());
     if let Some(server) = error.server() {
         facts["server"] = json!(server);
     }

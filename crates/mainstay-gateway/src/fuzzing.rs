@@ -135,8 +135,8 @@ struct ScriptedServer;
 impl Connector for ScriptedServer {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async {
-            let (near, far) = tokio::io::duplex(CONNECTION_BYTES);
-            tokio::spawn(play(far));
+            let (near, remote) = tokio::io::duplex(CONNECTION_BYTES);
+            tokio::spawn(play(remote));
             let (reader, writer) = tokio::io::split(near);
             let lines: Box<dyn Transport> = Box::new(Lines::new(reader, writer, Limits::default()));
             Ok(lines)

@@ -9,6 +9,7 @@ use mainstay::handler::ClientCapabilities;
 use mainstay::{Events, Fleet, FleetBuilder};
 
 use crate::budget::BudgetLimits;
+use crate::failure::Advice;
 use crate::isolation::{Isolated, IsolationLimits};
 use crate::observer::RequestObserver;
 use crate::router::{Router, Subscribers};
@@ -25,7 +26,12 @@ pub struct GatewayBuilder {
     held: BudgetLimits,
     has_one_client: bool,
     logs_payloads: bool,
+    login_command: Option<LoginCommand>,
+    start_hint: Option<Arc<str>>,
 }
+
+/// Names the command that logs in to the server of a name.
+type LoginCommand = Box<dyn Fn(&str) -> String + Send + Sync>;
 
 impl Gateway {
     /// How to make a gateway in front of such a fleet.
@@ -36,6 +42,8 @@ impl Gateway {
             held: BudgetLimits::default(),
             has_one_client: false,
             logs_payloads: false,
+            login_command: None,
+            start_hint: None,
         }
     }
 
@@ -132,6 +140,19 @@ impl GatewayBuilder {
         self
     }
 
+    /// The command that logs in to a server of a name, fit for a shell. The gateway names it where a server asks for a login and
+    /// has a provider of credentials that offers one. Without it the gateway says only that a person must log in.
+    pub fn login_command(mut self, command: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        self.login_command = Some(Box::new(command));
+        self
+    }
+
+    /// A sentence to add where the process of a server has ended while it was being started: what such a server may lack.
+    pub fn start_hint(mut self, hint: impl Into<Arc<str>>) -> Self {
+        self.start_hint = Some(hint.into());
+        self
+    }
+
     /// Starts the gateway and its fleet. Returns at once: each server comes up in its own time.
     ///
     /// # Panics
@@ -151,10 +172,12 @@ impl GatewayBuilder {
             .handler(subscribers.clone())
             .capabilities(everything())
             .start(servers);
+        let advice = advice(&fleet, self.login_command, self.start_hint);
         let mut catalog = fleet.catalog_reader();
         let router = Router::new(fleet, subscribers, isolated)
             .with_limits(self.held)
-            .observed(observer);
+            .observed(observer)
+            .advising(advice);
         let router = Arc::new(router);
         router.servers_changed();
         let at_start = catalog.load();
@@ -170,6 +193,22 @@ impl GatewayBuilder {
         });
         Gateway(router)
     }
+}
+
+/// What failures of these servers say.
+fn advice(fleet: &Fleet, login_command: Option<LoginCommand>, start_hint: Option<Arc<str>>) -> Advice {
+    let mut advice = Advice {
+        login_command: None,
+        start_hint,
+    };
+    if let Some(command) = login_command {
+        let fleet = fleet.clone();
+        advice.login_command = Some(Arc::new(move |name| {
+            let server = fleet.server(name)?;
+            server.can_log_in().then(|| command(name))
+        }));
+    }
+    advice
 }
 
 /// The capabilities that the gateway declares to servers whose clients are not known yet. It declines what a client cannot answer.

@@ -7,6 +7,7 @@
 //! Invariants: a client never waits for a server that its request does not need; a server's request reaches the client
 //! whose call caused it, or no client; whatever a client can make grow has a bound.
 
+mod answer_kind;
 mod budget;
 mod client;
 mod door;
@@ -15,7 +16,6 @@ mod failure;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod gateway;
-mod introduction;
 mod isolation;
 mod observer;
 mod principal;

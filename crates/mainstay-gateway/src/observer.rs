@@ -170,9 +170,10 @@ impl RequestObserver {
                 .catalog()
                 .is_some_and(|catalog| catalog.item(Kind::Tool, tool).is_some())
         };
-        let series = operations
-            .of_server(server.name(), fleet)
-            .series(method, params.get("name"), is_listed);
+        let series =
+            operations
+                .of_server(server.name(), fleet)
+                .series(method, params.shown_text("name"), is_listed);
         // A request goes to one server.
         let _ = request.marks().series.set(series);
     }

@@ -2,13 +2,12 @@
 //!
 //! `simulation` knows which events can come next. `trace` notes inputs and effects as an observer sees them.
 //! `invariants` and `liveness` check the machine against the trace. `search` visits every state in a scope, and
-//! `random_walk` goes beyond. `edges` writes the transitions that were seen into the documents.
+//! a random walk goes beyond. `edges` writes the transitions that were seen into the documents.
 
 mod edges;
 mod invariants;
 mod liveness;
 mod policies;
-mod random_walk;
 mod search;
 mod simulation;
 mod trace;

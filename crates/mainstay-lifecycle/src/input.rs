@@ -73,7 +73,7 @@ pub enum Listing {
     Unconfirmed,
 }
 
-/// What can mend a failure. The code that makes the error decides, and the machine obeys.
+/// What can resolve a failure. The code that makes the error decides, and the machine obeys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Recovery {
     /// A retry may help.

@@ -28,7 +28,6 @@
 //!
 //! `docs/lifecycle.md` shows the states and transitions; the same test run keeps it up to date.
 
-mod deadline;
 mod effect;
 #[cfg(test)]
 mod explore;
@@ -41,10 +40,9 @@ mod table;
 mod time;
 mod tokens;
 
-pub use deadline::{Deadline, Timer};
 pub use effect::{Cause, CloseMode, Effect, Effects, Transition};
 pub use input::{Input, Listing, Recovery, Vitals};
-pub use machine::{Desired, Machine};
+pub use machine::{Deadline, Desired, Machine, Timer};
 pub use policy::{Backoff, Bucket, Expiry, Policy, Probe, TimeLimits, WhenLost, WhenSpent};
 pub use state::{Attempt, DisconnectReason, LiveConnection, OpenConnection, Pause, State, StateKind};
 pub use time::{Generation, Moment};

@@ -45,7 +45,7 @@ pub struct Backoff {
     ceiling: Duration,
 }
 
-/// What follows a loss that a retry may mend. The policy at the moment of the loss counts.
+/// What follows a loss that a retry may resolve. The policy at the moment of the loss counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WhenLost {
     /// The server is restarted, within its budget.

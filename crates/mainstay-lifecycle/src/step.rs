@@ -263,7 +263,7 @@ impl MachineStep<'_> {
         }
     }
 
-    /// Decides when the server is dialled again after a loss that a retry may mend.
+    /// Decides when the server is dialled again after a loss that a retry may resolve.
     fn retry(&mut self, generation: Generation, cause: Cause, recovery: Recovery) {
         if !self.machine.state.is_proven() {
             self.machine.failures = self.machine.failures.saturating_add(1);

@@ -3,9 +3,9 @@
 //! A row reads `(state, input) => action`. The actions are in `step`. A report counts only if it names the current
 //! generation, so a row for a report sees the states that have one.
 
-use crate::deadline::Timer;
 use crate::effect::{Cause, CloseMode, Effect};
 use crate::input::{Input, Recovery, Vitals};
+use crate::machine::Timer;
 use crate::state::Attempt::{Listing, Opening, Pausing, Queued};
 use crate::state::DisconnectReason::{AuthRequired, BudgetSpent, Idle, Lost};
 use crate::state::State::{Connected, Connecting, Disabled, Disabling, Disconnected, PermanentlyFailed};

@@ -7,6 +7,7 @@
 mod current;
 mod in_flight;
 mod login;
+mod refused;
 mod renewal;
 
 use std::io;
@@ -140,6 +141,10 @@ impl Credentials for LoginProvider {
         Box::pin(self.0.wait_for_change())
     }
 
+    fn withdrawn(&self) -> Changing<'_> {
+        Box::pin(self.0.wait_for_end())
+    }
+
     fn login(&self) -> Option<BeginningLogin<'_>> {
         Some(Box::pin(async {
             let begun = Self::login(self, LoginRequest::default()).await;
@@ -269,10 +274,16 @@ impl ProviderState {
     async fn wait_for_change(self: &Arc<Self>) {
         let mut adopted = self.adopted.subscribe();
         let mut stored = self.store.watch();
+        let mut is_noted = false;
         loop {
             adopted.borrow_and_update();
             if let Err(error) = self.read_again().await {
                 tracing::debug!(%error, "the stored logins could not be read");
+            }
+            if !is_noted {
+                // The server asks for a login although it was shown the token of one.
+                self.note_refused_token();
+                is_noted = true;
             }
             let current = self.current.load_full();
             let is_other = current.value() != lock(&self.given).as_ref();
@@ -282,6 +293,32 @@ impl ProviderState {
             tokio::select! {
                 _ = adopted.changed() => {}
                 () = stored.changed() => {}
+            }
+        }
+    }
+
+    /// Returns when requests had a token and have none any more: a person logged out, or the authorization server ended the
+    /// login.
+    async fn wait_for_end(self: &Arc<Self>) {
+        let mut adopted = self.adopted.subscribe();
+        let mut stored = self.store.watch();
+        let mut had_token = lock(&self.given).is_some();
+        self.note_accepted_token();
+        loop {
+            adopted.borrow_and_update();
+            had_token |= self.current.load().value().is_some();
+            if had_token {
+                if let Err(error) = self.read_again().await {
+                    tracing::debug!(%error, "the stored logins could not be read");
+                }
+                if self.current.load().value().is_none() {
+                    return;
+                }
+            }
+            // A server that needs no login is not worth reading the store for.
+            tokio::select! {
+                _ = adopted.changed() => {}
+                () = stored.changed(), if had_token => {}
             }
         }
     }

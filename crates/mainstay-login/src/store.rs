@@ -49,6 +49,9 @@ pub struct StoredLogin {
     /// Why the last refresh failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
+    /// What the server said when it refused the access token, if it did and nothing has changed since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 impl StoredLogin {
@@ -63,6 +66,7 @@ impl StoredLogin {
             obtained_at: now,
             ended: None,
             last_error: None,
+            refused: None,
         })
     }
 
@@ -73,6 +77,7 @@ impl StoredLogin {
             obtained_at: unix_millis(now),
             ended: None,
             last_error: None,
+            refused: None,
             ..self.clone()
         }
     }

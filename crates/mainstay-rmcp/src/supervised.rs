@@ -124,7 +124,7 @@ struct SupervisedTransport {
 
 impl SupervisedTransport {
     fn open(supervised: Supervised) -> Self {
-        let (near, far) = duplex(BUFFER_SIZE);
+        let (near, remote) = duplex(BUFFER_SIZE);
         let (open, closed) = oneshot::channel();
         let session = Session {
             config: supervised.config,
@@ -132,7 +132,7 @@ impl SupervisedTransport {
             close_timeout: supervised.close_timeout,
             started: supervised.started,
         };
-        let session = tokio::spawn(session.run(far, closed));
+        let session = tokio::spawn(session.run(remote, closed));
         let (read, write) = split(near);
         Self {
             messages: AsyncRwTransport::new(read, write).with_max_line_length(MESSAGE_LIMIT),

@@ -16,7 +16,7 @@ pub enum Fault {
     /// Alive and silent from here on. Input is still read, and its end still ends the process.
     Hang,
     /// Alive, silent, and no longer reading: the end of input is not noticed.
-    Deaf,
+    StopReading,
     /// This one request is never answered.
     NoAnswer,
     /// The next message of any kind ends the process with this code, unanswered. This one takes its usual course. After
@@ -81,7 +81,7 @@ pub enum Fault {
     Later {
         /// Milliseconds.
         ms: u64,
-        /// What happens then. [`Fault::Hang`] serves here; [`Fault::Deaf`] does not, as only the reader can go deaf.
+        /// What happens then. [`Fault::Hang`] serves here; [`Fault::StopReading`] does not, as only the reader can stop reading.
         then: Box<Fault>,
     },
 }

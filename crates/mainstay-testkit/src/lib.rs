@@ -3,7 +3,7 @@
 //! A [`Script`] says what a server offers and where it misbehaves. Three stages perform it:
 //!
 //! - [`FaultyServer`]: a real process (`faulty-server`), for tests of pipes, signals and process trees;
-//! - [`memory::FarSide`]: a tokio task at the other end of a duplex stream, for tests in paused time;
+//! - [`memory::MemoryServer`]: a tokio task at the other end of a duplex stream, for tests in paused time;
 //! - [`http::FaultyHttpServer`]: a server on a loopback port, which an [`http::HttpScript`] makes fail as HTTP can.
 //!
 //! All ask one [`Responder`], which maps each line it is handed to a list of [`Action`]s and does no IO itself,

@@ -1,4 +1,4 @@
-//! The stage in memory: a far side that plays a script at the other end of a stream, on tokio's clock.
+//! A server in memory that plays a script at the other end of a stream, on tokio's clock.
 //!
 //! Made for paused time: nothing here sleeps but through `tokio::time`, and every wait of a test has an event behind it.
 //! There is no process: faults that would end one cut the connection instead.
@@ -28,14 +28,14 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 /// What a hook decides about a message: `Some` replaces what the script would do.
 pub type Hook = Box<dyn FnMut(&Incoming) -> Option<Vec<Action>> + Send>;
 
-/// The handle of a far side. Dropping it leaves the far side playing until its stream ends.
+/// The handle of a scripted server in memory. Dropping it leaves the server playing until its stream ends.
 #[derive(Clone)]
-pub struct FarSide {
+pub struct MemoryServer {
     shared: Arc<Shared>,
     writes: mpsc::Sender<Write>,
 }
 
-impl FarSide {
+impl MemoryServer {
     /// Plays `script` on `stream`, in tasks of the current runtime.
     pub fn spawn<S>(stream: S, script: Script) -> Self
     where
@@ -44,7 +44,7 @@ impl FarSide {
         Self::spawn_with(stream, script, Box::new(|_| None))
     }
 
-    /// As [`FarSide::spawn`], with a hook that sees each message first.
+    /// As [`MemoryServer::spawn`], with a hook that sees each message first.
     pub fn spawn_with<S>(stream: S, script: Script, hook: Hook) -> Self
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
@@ -56,10 +56,10 @@ impl FarSide {
             seen: watch::Sender::new(SeenMessages::default()),
             life: watch::Sender::new(Life::Playing),
         });
-        let far_side = Self { shared, writes };
-        tokio::spawn(write_all(Arc::clone(&far_side.shared), writer, queue));
-        tokio::spawn(far_side.clone().read_all(reader, hook));
-        far_side
+        let memory_server = Self { shared, writes };
+        tokio::spawn(write_all(Arc::clone(&memory_server.shared), writer, queue));
+        tokio::spawn(memory_server.clone().read_all(reader, hook));
+        memory_server
     }
 
     /// How many requests and notifications of this method have arrived.
@@ -129,7 +129,7 @@ impl FarSide {
     /// Writes a JSON message.
     ///
     /// # Cancel safety
-    /// As [`FarSide::inject`].
+    /// As [`MemoryServer::inject`].
     pub async fn inject_message(&self, message: &Value) {
         self.inject(&message.to_string()).await;
     }
@@ -137,7 +137,7 @@ impl FarSide {
     /// Writes bytes as they are.
     ///
     /// # Cancel safety
-    /// As [`FarSide::inject`].
+    /// As [`MemoryServer::inject`].
     pub async fn inject_bytes(&self, bytes: Vec<u8>) {
         // A stream that is gone takes nothing, which is what its reader will see.
         let _gone = self.writes.send(Write::Bytes(bytes)).await;
@@ -200,8 +200,8 @@ impl FarSide {
     }
 
     fn aside(&self, actions: Vec<Action>) {
-        let far_side = self.clone();
-        tokio::spawn(async move { far_side.perform_here(actions).await });
+        let memory_server = self.clone();
+        tokio::spawn(async move { memory_server.perform_here(actions).await });
     }
 
     /// Performs all actions in this task; `false` when they were stopped by a cancellation or the end.
@@ -258,10 +258,10 @@ impl FarSide {
     }
 }
 
-impl std::fmt::Debug for FarSide {
+impl std::fmt::Debug for MemoryServer {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
-            .debug_struct("FarSide")
+            .debug_struct("MemoryServer")
             .field("total", &self.total())
             .finish_non_exhaustive()
     }

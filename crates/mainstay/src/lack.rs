@@ -1,7 +1,6 @@
 //! What this machine may lack when it starts or reaches a server. Such a failure is not the server's.
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};

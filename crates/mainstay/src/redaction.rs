@@ -26,7 +26,7 @@ impl Redaction {
         match config.target() {
             Target::Stdio(program) => redaction.add_program(program),
             Target::Http(address) => redaction.add_address(address),
-            Target::Custom(_) => {}
+            Target::Custom(_) | Target::Unusable(_) => {}
         }
         redaction
             .secrets

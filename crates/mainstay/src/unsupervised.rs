@@ -31,7 +31,7 @@ impl Unsupervised {
 
     /// Sends a request as a supervised call does: with a deadline, an idle timeout, and a progress token.
     ///
-    /// Cancel safety: dropping it cancels the request at the far side.
+    /// Cancel safety: dropping it cancels the request at the remote peer.
     pub async fn request(&self, method: &str, params: &impl Serialize) -> Result<RawJson, Failed> {
         const BASELINE_TIMEOUT: Duration = Duration::from_secs(300);
         let params = RawJson::from_value(params).map_err(|error| Failed(error.to_string()))?;

@@ -152,14 +152,14 @@ mod tests {
 
     /// What comes out, the parts of one line joined and marked.
     fn passed(limit: usize, written: &[&[u8]]) -> Vec<(Vec<u8>, bool)> {
-        let (mut near, far) = UnixStream::pair().unwrap();
+        let (mut near, remote) = UnixStream::pair().unwrap();
         let written: Vec<Vec<u8>> = written.iter().map(|piece| piece.to_vec()).collect();
         let writing = thread::spawn(move || {
             for piece in written {
                 near.write_all(&piece).unwrap();
             }
         });
-        let mut lines = BlockingLines::with_limit(far, limit);
+        let mut lines = BlockingLines::with_limit(remote, limit);
         let (mut passed, mut parts) = (Vec::new(), Vec::new());
         loop {
             match lines.next() {
@@ -196,8 +196,8 @@ mod tests {
 
     #[test]
     fn a_descriptor_that_does_not_block_is_waited_for() {
-        let (near, far) = UnixStream::pair().unwrap();
-        far.set_nonblocking(true).unwrap();
+        let (near, remote) = UnixStream::pair().unwrap();
+        remote.set_nonblocking(true).unwrap();
         near.set_nonblocking(true).unwrap();
         let large = vec![b'y'; 1_000_000];
         let expected = large.len() + 1;
@@ -206,7 +206,7 @@ mod tests {
             write_all(&mut near, &large).unwrap();
             write_all(&mut near, b"\n").unwrap();
         });
-        let mut lines = BlockingLines::new(far);
+        let mut lines = BlockingLines::new(remote);
         let LinePiece::Line(line) = lines.next() else {
             panic!("a line");
         };

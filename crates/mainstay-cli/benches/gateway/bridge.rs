@@ -46,11 +46,11 @@ pub(crate) fn relay(words: &[&str]) -> Option<Fallible> {
 }
 
 fn run_relay(program: &str, arguments: &[&str]) -> Fallible {
-    let (near, far) = UnixStream::pair()?;
-    let output = OwnedFd::from(far.try_clone()?);
+    let (near, remote) = UnixStream::pair()?;
+    let output = OwnedFd::from(remote.try_clone()?);
     let mut child = Command::new(program)
         .args(arguments)
-        .stdin(OwnedFd::from(far))
+        .stdin(OwnedFd::from(remote))
         .stdout(output)
         .spawn()?;
     let (mut to, mut from) = (near.try_clone()?, near);

@@ -21,39 +21,37 @@ Examples:
   mainstay check --no-start
   mainstay check -- npx -y @modelcontextprotocol/server-everything")]
 pub(crate) struct CheckArgs {
-    /// Only this server; may be given more than once
-    #[arg(long, short, value_name = "SERVER", conflicts_with_all = ["url", "command"])]
-    pub(crate) server: Vec<String>,
     /// Only read the configuration, and start nothing
     #[arg(long)]
     pub(crate) no_start: bool,
-    /// How long the servers may take to come up
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
-    pub(crate) timeout: Duration,
-    /// Print one JSON document
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) adhoc: AdHoc,
+    pub(crate) servers: ServersArgs,
 }
 
 /// List the tools, prompts and resources of all servers
 ///
 /// While a server cannot be asked, its last known offers are shown and marked stale. The exit code is 1 if nothing is known
-/// of a server that is not up.
+/// of a server that is not up. With `--json`, the document has the whole definition of everything.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   mainstay tools --server files
   mainstay tools --url https://example.com/mcp --bearer-token-env TOKEN")]
 pub(crate) struct ToolsArgs {
+    #[command(flatten)]
+    pub(crate) servers: ServersArgs,
+}
+
+/// Which servers are asked.
+#[derive(Debug, Args)]
+pub(crate) struct ServersArgs {
     /// Only this server; may be given more than once
     #[arg(long, short, value_name = "SERVER", conflicts_with_all = ["url", "command"])]
     pub(crate) server: Vec<String>,
     /// How long the servers may take to come up
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
     pub(crate) timeout: Duration,
-    /// Print one JSON document, with the whole definition of everything
+    /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

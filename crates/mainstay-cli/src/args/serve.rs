@@ -29,7 +29,7 @@ pub(crate) struct ServeArgs {
         "max_connections_per_address", "max_sessions", "max_sessions_per_client", "client_memory", "client_memory_per_client", "rate", "drain", "access_log",
     ])]
     pub(crate) stdio: bool,
-    /// A file that holds the bearer token which clients must show
+    /// A file of bearer tokens, one on each line, of which clients must show one
     #[arg(long, value_name = "FILE", conflicts_with = "token_env")]
     pub(crate) token_file: Option<PathBuf>,
     /// The variable that holds it

@@ -6,7 +6,7 @@ use std::cell::{Cell, OnceCell};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use mainstay::{CallError, CallErrorKind, CallOptions, Catalog, Fleet, Reply, Server};
+use mainstay::{CallError, CallErrorKind, CallOptions, Catalog, Fleet, Outcome, Reply, Server};
 use tokio::time::Instant;
 
 use crate::args::RequestArgs;
@@ -18,6 +18,7 @@ use crate::pick::{Sought, find};
 use crate::reach;
 use crate::run::with_fleet_or;
 use crate::startup::{Progress, Standing, Startup};
+use crate::through_daemon::DaemonView;
 
 /// How long a server may take to come up, where the request sets no limit of its own.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -37,6 +38,8 @@ pub(crate) struct Asking<'a> {
     server: OnceCell<String>,
     /// What `mainstay login` takes for a server that no configuration knows.
     address: Option<String>,
+    /// The daemon whose server is asked.
+    daemon: Option<DaemonView>,
     /// Whether the request was handed over to be sent.
     is_sent: Cell<bool>,
     began: Instant,
@@ -62,6 +65,7 @@ impl<'a> Asking<'a> {
                 Source::Address => setup.servers.first().and_then(reach::address),
                 Source::File { .. } | Source::Demo { .. } | Source::Arguments => None,
             },
+            daemon: setup.daemon.clone(),
             is_sent: Cell::new(false),
             began: Instant::now(),
         }
@@ -81,6 +85,22 @@ impl<'a> Asking<'a> {
         offers: &'c [mainstay::catalog::Offer<T>],
     ) -> Result<&'c mainstay::catalog::Offer<T>, CommandFailure> {
         find(offers, self.name, self.sought, &self.listing).map_err(CommandFailure::usage)
+    }
+
+    /// Reports that a server does not offer what was asked for. One of the daemon offers nothing while it is disabled, and
+    /// that is then the reason.
+    pub(crate) async fn not_offered(&self, server: &Server, failure: CommandFailure) -> Done {
+        let name = server.name();
+        let is_disabled = match &self.daemon {
+            Some(daemon) => daemon.is_disabled(name).await,
+            None => false,
+        };
+        if !is_disabled {
+            return Err(failure);
+        }
+        let enable = format!("mainstay enable {}", reach::literal(name));
+        let message = format!("server {name} is disabled, and was not asked: `{enable}` enables it");
+        self.failed_at_gateway(&message, Outcome::NotSent)
     }
 
     /// Starts the servers that may be meant, and asks.

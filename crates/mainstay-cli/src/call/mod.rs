@@ -44,7 +44,10 @@ async fn make(asking: &Asking<'_>, fleet: &Fleet, name: &str, arguments: &CallAr
         return asking.failed(&server, &error).await;
     }
     let catalog = fleet.catalog();
-    let tool = asking.find(catalog.tools())?;
+    let tool = match asking.find(catalog.tools()) {
+        Ok(tool) => tool,
+        Err(failure) => return asking.not_offered(&server, failure).await,
+    };
     let arguments = arguments
         .fit(schema(tool).as_ref())
         .map_err(CommandFailure::usage)?;

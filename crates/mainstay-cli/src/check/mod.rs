@@ -17,24 +17,27 @@ pub(crate) use report::{CheckReport, ServerReport};
 pub(crate) use show::server as show_server;
 
 pub(crate) fn run(check: &CheckArgs, common: &Common, screen: &Screen) -> Done {
-    let mut setup = servers(&check.adhoc, common, screen)?;
-    setup.keep(&check.server)?;
+    let wanted = &check.servers;
+    let mut setup = servers(&wanted.adhoc, common, screen)?;
+    setup.keep(&wanted.server)?;
     if check.no_start {
-        return configured::run(&setup, check.json, screen);
+        return configured::run(&setup, wanted.json, screen);
     }
     with_fleet(&setup, screen, async |fleet| {
         let startup = Startup::of(fleet);
         // With --json there is no output before the document.
-        let mut progress = Progress::new(screen, !check.json);
+        let mut progress = Progress::new(screen, !wanted.json);
         let mut statuses = startup
-            .settle(check.timeout, |statuses| progress.show(&startup, fleet, statuses))
+            .settle(wanted.timeout, |statuses| {
+                progress.show(&startup, fleet, statuses);
+            })
             .await;
         drop(progress);
         if let Some(daemon) = &setup.daemon {
-            daemon.settle(&mut statuses, check.timeout).await?;
+            daemon.settle(&mut statuses, wanted.timeout).await?;
         }
         let report = CheckReport::new(&setup, &startup, fleet, statuses);
-        let text = if check.json {
+        let text = if wanted.json {
             Text::document(&json::CheckDocument::of(&setup, &report))
         } else {
             show::text(&report, screen.out, screen.width)

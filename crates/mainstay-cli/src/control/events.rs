@@ -7,9 +7,9 @@ use mainstay_control::api::{EventMessage, EventRecord, LagMarker};
 use mainstay_control::{ControlClient, ControlError, EventStream};
 use tokio::time::{Instant, sleep};
 
-use super::documents::{EventLine, LagLine};
 use super::{EventsArgs, failed, say, with_daemon};
 use crate::exit::{CommandFailure, Done, Exit};
+use crate::json::EventLine;
 use crate::output::{Screen, Text};
 
 /// How long a daemon that ended may take to come back: one that is replaced finishes its calls first.
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &EventsArgs, screen: &Screen) -> Done {
 
 fn print(is_json: bool, event: &EventRecord, screen: &Screen) -> Result<(), CommandFailure> {
     let mut line = match is_json {
-        true => Text::object(&EventLine::new(event)),
+        true => Text::object(&EventLine::Event(event)),
         false => say::event(event, screen.out),
     };
     line.push("\n");
@@ -54,7 +54,7 @@ fn print(is_json: bool, event: &EventRecord, screen: &Screen) -> Result<(), Comm
 
 fn print_lag(is_json: bool, marker: &LagMarker, screen: &Screen) -> Result<(), CommandFailure> {
     if is_json {
-        let mut line = Text::object(&LagLine::new(marker));
+        let mut line = Text::object(&EventLine::missing(marker));
         line.push("\n");
         return screen.print(line);
     }

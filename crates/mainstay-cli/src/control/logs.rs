@@ -5,11 +5,11 @@ use mainstay_control::api::{ProblemKind, StderrRecord};
 use mainstay_control::{ControlClient, ControlError, StderrStream};
 use tokio::time::{Instant, sleep};
 
-use super::documents::{LagLine, LogLine};
 use super::events::{RETURN_INTERVAL, RETURN_LIMIT};
 use super::{LogsArgs, failed, say, with_daemon};
 use crate::exit::{CommandFailure, Done, Exit};
-use crate::output::{Screen, Text, plain, text};
+use crate::json::LogLine;
+use crate::output::{Screen, Text};
 
 pub(crate) fn run(arguments: &LogsArgs, screen: &Screen) -> Done {
     with_daemon(async |client| {
@@ -45,7 +45,7 @@ async fn follow(
         match line {
             Ok(line) => print(arguments, &line, screen)?,
             Err(marker) if arguments.json => {
-                let mut line = Text::object(&LagLine::new(&marker));
+                let mut line = Text::object(&LogLine::Lagged(&marker));
                 line.push("\n");
                 screen.print(line)?;
             }
@@ -74,12 +74,11 @@ async fn reopen(client: &ControlClient, server: &str) -> Result<Option<StderrStr
 
 fn print(arguments: &LogsArgs, line: &StderrRecord, screen: &Screen) -> Result<(), CommandFailure> {
     let mut said = match arguments.json {
-        true => Text::object(&LogLine::new(&arguments.server, line)),
-        false => text!(
-            "{}  {}",
-            screen.out.dim(say::moment(line.at_ms)),
-            plain(&line.text)
-        ),
+        true => Text::object(&LogLine::Line {
+            server: &arguments.server,
+            line,
+        }),
+        false => say::stderr_line(line, screen.out),
     };
     said.push("\n");
     screen.print(said)

@@ -1,10 +1,9 @@
 //! Commands to the daemon that runs: what its servers do, and what they are to do.
 //!
 //! They speak the control API on the daemon's socket and start nothing. `show` and `say` turn the API's types into text for
-//! a person; `documents` are what a script sees.
+//! a person.
 
 mod args;
-mod documents;
 mod events;
 mod logs;
 mod orders;
@@ -28,7 +27,6 @@ use tokio::runtime::Builder;
 pub(crate) use args::{
     DisableArgs, EnableArgs, EventsArgs, LogsArgs, ReloadArgs, RestartArgs, SessionsArgs, StatusArgs,
 };
-pub(crate) use documents::{OutputName, schema_of};
 pub(crate) use events::run as events;
 pub(crate) use logs::run as logs;
 pub(crate) use orders::{disable, enable, reload, restart, unused_after_reload};

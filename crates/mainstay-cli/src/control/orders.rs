@@ -3,10 +3,10 @@
 use mainstay_control::api::{ServerStatus, StateName};
 use mainstay_control::{ControlClient, ControlError};
 
-use super::documents::ReloadDocument;
 use super::say::word;
 use super::{DisableArgs, EnableArgs, ReloadArgs, RestartArgs, failed, in_place, say, with_daemon};
 use crate::exit::{CommandFailure, Done, Exit};
+use crate::json::ReloadDocument;
 use crate::output::{Screen, Text, plain, text};
 
 pub(crate) fn restart(arguments: &RestartArgs, screen: &Screen) -> Done {

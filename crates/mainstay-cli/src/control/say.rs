@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mainstay_control::api::{
     Actor, ActorKind, CatalogChange, EventDetail, EventRecord, FailureDocument, LagMarker, LagReason,
-    ReloadReport, StateName,
+    ReloadReport, StateName, StderrRecord,
 };
 
 use crate::log;
@@ -85,6 +85,11 @@ fn actor(by: &Actor) -> Text {
         Some(agent) if by.via == ActorKind::Api => text!("{} ({})", via, plain(agent)),
         Some(_) | None => via.into(),
     }
+}
+
+/// One line of a server's stderr.
+pub(super) fn stderr_line(line: &StderrRecord, paint: Paint) -> Text {
+    text!("{}  {}", paint.dim(moment(line.at_ms)), plain(&line.text))
 }
 
 /// One event on one line.
@@ -224,4 +229,103 @@ pub(crate) fn names(servers: &[impl AsRef<str>]) -> Text {
         names.push(text!("and {} more", servers.len() - MAX_NAMES));
     }
     Text::join(names, ", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const AT: u64 = 1_800_000_000_000;
+
+    fn shown(server: Option<&str>, detail: Value) -> String {
+        let mut record = json!({ "sequence": 1, "at_ms": AT, "node": null, "server": server });
+        let Value::Object(detail) = detail else {
+            panic!("an object")
+        };
+        for (key, value) in detail {
+            record[key] = value;
+        }
+        let record: EventRecord = serde_json::from_value(record).expect("an event");
+        event(&record, Paint::PLAIN).as_str().to_owned()
+    }
+
+    #[test]
+    fn each_kind_of_event_is_one_line_with_its_time_its_server_and_what_happened() {
+        let by = |via: &str| json!({ "via": via, "agent": "curl/8" });
+        let failure = json!({ "message": "it exited with status 1", "generation": 7, "exit_code": 1, "signal": null,
+            "stderr": ["Error: no database"], "stderr_reason": "Error: no\u{1b}[2J database", "login": null });
+        let report = json!({ "added": ["a", "b"], "removed": ["c"], "unchanged": ["d", "e"] });
+        let lines = [
+            shown(
+                Some("web"),
+                json!({ "type": "transition", "from": "connected", "to": "reconnecting", "cause": "lost",
+                    "generation": 7, "attempt": 1, "next_retry_ms": AT + 12_000, "failure": failure }),
+            ),
+            shown(
+                Some("web"),
+                json!({ "type": "transition", "from": "reconnecting", "to": "connected", "cause": "opened_again",
+                    "generation": 8, "attempt": 0, "next_retry_ms": null, "failure": null }),
+            ),
+            shown(
+                Some("web"),
+                json!({ "type": "command", "command": "restart", "by": by("api"), "refused": "it is disabled" }),
+            ),
+            shown(
+                None,
+                json!({ "type": "reloaded", "by": by("file"), "report": report }),
+            ),
+            shown(
+                None,
+                json!({ "type": "reload_refused", "by": by("signal"), "title": "mcp.json:2:3: not JSON",
+                    "remedy": "correct the file" }),
+            ),
+            shown(
+                Some("web"),
+                json!({ "type": "catalog_changed", "revision": 4, "added": [{ "kind": "tool", "name": "new" }],
+                    "removed": [{ "kind": "prompt", "name": "old" }], "left_out": 4,
+                    "changed": [{ "kind": "tool", "name": "other", "members": [] }] }),
+            ),
+            shown(Some("web"), json!({ "type": "added" })),
+            shown(Some("web"), json!({ "type": "removed" })),
+            shown(None, json!({ "type": "lost", "count": 3 })),
+            shown(None, json!({ "type": "something_new" })),
+        ];
+        let expected = "\
+2027-01-15T08:00:00.000Z  web  reconnecting: it exited with status 1 (Error: no database); attempt 2 in 12 s
+2027-01-15T08:00:00.000Z  web  connected (opened again)
+2027-01-15T08:00:00.000Z  web  restart through the API (curl/8), refused: it is disabled
+2027-01-15T08:00:00.000Z  configuration applied because the file changed: added a, b; removed c; 2 servers left alone
+2027-01-15T08:00:00.000Z  configuration refused by a signal: mcp.json:2:3: not JSON; correct the file
+2027-01-15T08:00:00.000Z  web  offers changed: +tool new, -prompt old, ~tool other and 2 more
+2027-01-15T08:00:00.000Z  web  added
+2027-01-15T08:00:00.000Z  web  removed
+2027-01-15T08:00:00.000Z  3 events lost: too many came at once
+2027-01-15T08:00:00.000Z  something that this version of mainstay does not know";
+        let shown = lines.join("\n");
+        assert_eq!(shown, expected, "\n{shown}");
+    }
+
+    #[test]
+    fn a_line_of_stderr_has_its_time_and_no_control_characters_and_missing_ones_are_said() {
+        let line = StderrRecord {
+            at_ms: AT + 1_250,
+            generation: 7,
+            text: "\u{1b}[31mcannot find my database".to_owned(),
+        };
+        assert_eq!(
+            stderr_line(&line, Paint::PLAIN).as_str(),
+            "2027-01-15T08:00:01.250Z  cannot find my database"
+        );
+        let marker = |lost, reason| lag(&LagMarker { lost, reason }).as_str().to_owned();
+        assert_eq!(
+            marker(Some(1), LagReason::Lagged),
+            "1 line missing here: no longer kept"
+        );
+        assert_eq!(
+            marker(None, LagReason::Restarted),
+            "some may be missing here: the daemon was restarted"
+        );
+    }
 }

@@ -2,10 +2,10 @@
 
 use mainstay_control::api::{SessionDoor, SessionStatus};
 
-use super::documents::SessionsDocument;
 use super::say::{between, now_ms};
 use super::{SessionsArgs, failed, with_daemon};
 use crate::exit::{Done, Exit};
+use crate::json::SessionsDocument;
 use crate::output::{Cell, Ink, Paint, Screen, Text, table};
 
 pub(crate) fn run(arguments: &SessionsArgs, screen: &Screen) -> Done {
@@ -69,4 +69,56 @@ fn row(session: &SessionStatus, now_ms: u64) -> Vec<Cell> {
         Cell::new(Ink::None, servers),
         Cell::new(Ink::Yellow, running.join(", ")),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000_000;
+
+    fn session(id: u64, members: Value) -> SessionStatus {
+        let mut session = json!({
+            "id": id, "node": null, "client": null, "client_version": null, "era": "legacy",
+            "protocol_version": null, "door": "http", "since_ms": NOW - 300, "scope": null,
+            "servers": [], "running": [], "questions": 0, "missed": 0,
+        });
+        let Value::Object(members) = members else {
+            panic!("an object")
+        };
+        for (key, value) in members {
+            session[key] = value;
+        }
+        serde_json::from_value(session).expect("a session")
+    }
+
+    #[test]
+    fn a_table_says_who_is_connected_how_and_what_each_waits_for() {
+        let sessions = [
+            session(
+                7,
+                json!({ "client": "Claude\u{1b}[2J Code", "client_version": "2.1", "door": "bridge",
+                    "since_ms": NOW - 7_200_000, "protocol_version": "2025-11-25", "scope": "files",
+                    "servers": ["files"], "running": [
+                        { "method": "tools/call", "server": "files", "name": "search", "since_ms": NOW - 12_000 },
+                        { "method": "tools/list", "server": null, "name": null, "since_ms": NOW - 200 },
+                    ] }),
+            ),
+            session(
+                12,
+                json!({ "client": "cursor", "door": "stdio", "servers": ["files", "web"] }),
+            ),
+            session(13, json!({ "door": "sse" })),
+        ];
+        let expected = "\
+id  client           door      for       protocol    servers     running
+ 7  Claude Code 2.1  connect   2 h       2025-11-25  files       search for 12 s, tools/list for a moment
+12  cursor           stdio     a moment              files, web
+13  (unnamed)        HTTP+SSE  a moment              none yet
+";
+        let shown = text(&sessions, NOW, Paint::PLAIN);
+        assert_eq!(shown.as_str(), expected, "\n{}", shown.as_str());
+    }
 }

@@ -1,9 +1,13 @@
 //! The status of the daemon's servers for a person whose tools stopped working: the table, then each server that is not up
 //! with its cause, what happens next and what to do, then the sum.
 
-use mainstay_control::api::{DesiredState, ProgramStatus, ServerStatus, StateName};
+use mainstay_bridge::VARIABLES_HINT;
+use mainstay_control::api::{
+    DesiredState, FailureDocument, ProgramStatus, ServerOrigin, ServerStatus, StateName,
+};
 
 use super::say::{between, failure, ink, word};
+use crate::login;
 use crate::output::{Cell, Ink, Paint, Text, count, labelled, plain, prose, table, text};
 
 /// How wide the labels are, with the space behind them.
@@ -179,6 +183,9 @@ impl StatusPage<'_> {
         if let Some(remedy) = remedy(server, footing) {
             text.push(self.prose("remedy", Ink::None, remedy));
         }
+        if ended_while_starting(server) {
+            text.push(self.prose("note", Ink::None, VARIABLES_HINT));
+        }
         text
     }
 
@@ -276,10 +283,8 @@ fn remedy(server: &ServerStatus, footing: Footing) -> Option<Text> {
     }
     Some(match reason(server) {
         Some("auth_required") => {
-            text!(
-                "`mainstay login {}`, or give it a token in the configuration",
-                name
-            )
+            let command = plain(&login::command(&server.name));
+            text!("`{}`, or give it a token in the configuration", command)
         }
         Some("budget_spent" | "lost") => {
             text!("correct the cause; `mainstay restart {}` tries at once", name)
@@ -290,6 +295,14 @@ fn remedy(server: &ServerStatus, footing: Footing) -> Option<Text> {
             name
         ),
     })
+}
+
+/// Whether a host brought the server, and its process ended before it was of any use.
+fn ended_while_starting(server: &ServerStatus) -> bool {
+    let exited = |failed: &FailureDocument| failed.exit_code.is_some() || failed.signal.is_some();
+    server.origin == ServerOrigin::AdHoc
+        && server.attempt > 0
+        && server.last_failure.as_ref().is_some_and(exited)
 }
 
 fn reason(server: &ServerStatus) -> Option<&str> {

@@ -9,12 +9,12 @@ use mainstay_control::ControlClient;
 use mainstay_control::api::{ProgramStatus, ServerStatus};
 use tokio::time::{Instant, sleep_until};
 
-use super::documents::StatusDocument;
 use super::events::Following;
 use super::say::now_ms;
 use super::show::{Footing, StatusPage};
 use super::{StatusArgs, failed, with_daemon};
 use crate::exit::{CommandFailure, Done, Exit};
+use crate::json::StatusDocument;
 use crate::output::{Live, Screen, Text};
 
 /// How long changes are collected before the servers are looked at again.

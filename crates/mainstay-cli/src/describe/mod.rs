@@ -47,7 +47,10 @@ async fn show(asking: &Asking<'_>, fleet: &Fleet, name: &str) -> Done {
     if let (Err(error), false) = (&connected, is_known) {
         return asking.failed(&server, error).await;
     }
-    let tool = asking.find(catalog.tools())?;
+    let tool = match asking.find(catalog.tools()) {
+        Ok(tool) => tool,
+        Err(failure) => return asking.not_offered(&server, failure).await,
+    };
     if asking.request.json {
         asking.screen.print(Text::document(&json::DescribedDocument::of(
             tool,

@@ -87,7 +87,7 @@ impl Examination {
     }
 
     /// Whether a person must act.
-    pub(crate) fn needs_mending(&self) -> bool {
+    pub(crate) fn needs_fix(&self) -> bool {
         self.findings
             .iter()
             .any(|finding| finding.level == DiagnosisLevel::Problem)

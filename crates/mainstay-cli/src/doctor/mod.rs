@@ -31,7 +31,7 @@ pub(crate) use examination::{Diagnosis, Examination};
 ///
 /// Looks at the configuration, the programs that it names, the runtimes that they need, the port of `serve`, the daemon's socket, the
 /// files of hosts, the cache, the limits of the system, and what earlier programs left behind. It changes nothing and starts no server. The exit code is 1
-/// if something needs mending.
+/// if something must be fixed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -61,16 +61,12 @@ pub(crate) fn run(doctor: &DoctorArgs, common: &Common, screen: &Screen) -> Done
         limits::file_watches(),
         orphans::examine(),
     ];
-    let needs_mending = examinations.iter().any(Examination::needs_mending);
+    let needs_fix = examinations.iter().any(Examination::needs_fix);
     let text = if doctor.json {
         Text::document(&DoctorDocument::of(&examinations))
     } else {
-        show::text(&examinations, screen)
+        show::text(&examinations, screen.out)
     };
     screen.print(text)?;
-    Ok(if needs_mending {
-        Exit::Failed
-    } else {
-        Exit::Success
-    })
+    Ok(if needs_fix { Exit::Failed } else { Exit::Success })
 }

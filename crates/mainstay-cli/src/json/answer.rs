@@ -2,24 +2,26 @@
 
 use mainstay::{CallError, CallErrorKind, Outcome, RawJson, Reply, RpcError};
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::{FailureReport, VERSION};
+use super::{DocumentVersion, FailureReport};
 use crate::pick::Sought;
 
 /// A request with a result has `result`, any other has `error`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct AnswerDocument<'a> {
-    version: u32,
+    version: DocumentVersion,
     #[serde(flatten)]
     asked: AnswerSubject<'a>,
     generation: Option<u64>,
     is_error: bool,
+    #[schema(value_type = Option<Value>)]
     result: Option<&'a RawJson>,
     error: Option<FailedAnswer>,
 }
 
 /// What was asked of which server.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct AnswerSubject<'a> {
     server: Option<&'a str>,
     #[serde(flatten)]
@@ -27,7 +29,7 @@ pub(crate) struct AnswerSubject<'a> {
 }
 
 /// The key says what kind of thing it is.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum SubjectName<'a> {
     Tool(&'a str),
@@ -35,12 +37,13 @@ enum SubjectName<'a> {
     Uri(&'a str),
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct FailedAnswer {
     message: String,
     outcome: &'static str,
     may_have_run: bool,
     retry_after_ms: Option<u64>,
+    #[schema(value_type = Option<Value>)]
     rpc: Option<RawJson>,
     failure: Option<FailureReport>,
 }
@@ -59,7 +62,7 @@ impl<'a> AnswerSubject<'a> {
 impl<'a> AnswerDocument<'a> {
     pub(crate) fn answered(asked: AnswerSubject<'a>, reply: &'a Reply, is_error: bool) -> Self {
         Self {
-            version: VERSION,
+            version: DocumentVersion,
             asked,
             generation: Some(reply.generation.0),
             is_error,
@@ -111,7 +114,7 @@ impl<'a> AnswerDocument<'a> {
 
     fn without_result(asked: AnswerSubject<'a>, failed: FailedAnswer) -> Self {
         Self {
-            version: VERSION,
+            version: DocumentVersion,
             asked,
             generation: None,
             is_error: true,

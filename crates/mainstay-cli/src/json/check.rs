@@ -2,22 +2,23 @@
 
 use mainstay::ServerConfig;
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::{ConfigurationDocument, ServerDocument, VERSION, ms};
+use super::{ConfigurationDocument, DocumentVersion, ServerDocument, ms};
 use crate::check::{CheckReport, ServerReport};
 use crate::exit::Exit;
 use crate::load::Setup;
 use crate::reach;
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct CheckDocument {
-    version: u32,
+    version: DocumentVersion,
     ok: bool,
     configuration: ConfigurationDocument,
     servers: Vec<Checked>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Checked {
     #[serde(flatten)]
     server: ServerDocument,
@@ -38,7 +39,7 @@ struct Checked {
 impl CheckDocument {
     pub(crate) fn of(setup: &Setup, report: &CheckReport) -> Self {
         Self {
-            version: VERSION,
+            version: DocumentVersion,
             ok: report.exit() == Exit::Success,
             configuration: ConfigurationDocument::of(setup),
             servers: report.servers.iter().map(Checked::of).collect(),
@@ -47,16 +48,16 @@ impl CheckDocument {
 }
 
 /// The document of `mainstay check --no-start --json`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct ConfiguredDocument {
-    version: u32,
+    version: DocumentVersion,
     ok: bool,
     configuration: ConfigurationDocument,
     servers: Vec<Entry>,
 }
 
 /// One server as it is configured; variables stay variables.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Entry {
     server: String,
     enabled: bool,
@@ -69,7 +70,7 @@ struct Entry {
 impl ConfiguredDocument {
     pub(crate) fn of(setup: &Setup, ok: bool) -> Self {
         Self {
-            version: VERSION,
+            version: DocumentVersion,
             ok,
             configuration: ConfigurationDocument::of(setup),
             servers: setup.servers.iter().map(Entry::of).collect(),

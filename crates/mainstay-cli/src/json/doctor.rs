@@ -1,21 +1,22 @@
 //! The document of `mainstay doctor`.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::VERSION;
+use super::DocumentVersion;
 use crate::doctor::{Diagnosis, Examination};
 
 /// Every check, and what it found.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct DoctorDocument<'a> {
-    version: u32,
-    /// Whether nothing needs mending.
+    version: DocumentVersion,
+    /// Whether there is nothing to fix.
     ok: bool,
     checks: Vec<ExaminationDocument<'a>>,
 }
 
 /// One check.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct ExaminationDocument<'a> {
     check: &'static str,
     ok: bool,
@@ -24,7 +25,7 @@ struct ExaminationDocument<'a> {
 }
 
 /// One thing that a check found.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct DiagnosisDocument<'a> {
     /// `problem` or `hint`.
     level: &'static str,
@@ -36,8 +37,8 @@ struct DiagnosisDocument<'a> {
 impl<'a> DoctorDocument<'a> {
     pub(crate) fn of(examinations: &'a [Examination]) -> Self {
         Self {
-            version: VERSION,
-            ok: !examinations.iter().any(Examination::needs_mending),
+            version: DocumentVersion,
+            ok: !examinations.iter().any(Examination::needs_fix),
             checks: examinations.iter().map(ExaminationDocument::of).collect(),
         }
     }
@@ -47,7 +48,7 @@ impl<'a> ExaminationDocument<'a> {
     fn of(examination: &'a Examination) -> Self {
         Self {
             check: examination.check,
-            ok: !examination.needs_mending(),
+            ok: !examination.needs_fix(),
             summary: &examination.summary,
             findings: examination.findings.iter().map(DiagnosisDocument::of).collect(),
         }

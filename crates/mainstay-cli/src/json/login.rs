@@ -1,15 +1,16 @@
 //! The documents of `mainstay login`, `logout` and `auth status`. They hold no secret.
 
 use mainstay::ServerConfig;
-use mainstay_login::{LoginProvider, LoginSummary, LogoutReport, StoreDescription};
+use mainstay_login::{LoginProvider, LoginSummary, LogoutReport, StoreDescription, StoredLogin};
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::{VERSION, unix_ms};
+use super::{DocumentVersion, unix_ms};
 use crate::auth::AuthStatus;
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct LoggedInDocument {
-    version: u32,
+    version: DocumentVersion,
     ok: bool,
     server: String,
     address: String,
@@ -22,35 +23,35 @@ pub(crate) struct LoggedInDocument {
 }
 
 /// Where logins are kept.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct StoreDocument {
     place: String,
     protection: &'static str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct LogoutDocument {
-    version: u32,
+    version: DocumentVersion,
     ok: bool,
     server: String,
     logins: Vec<EndedLogin>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct EndedLogin {
     issuer: String,
     revoked: Option<bool>,
     error: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct AuthStatusDocument {
-    version: u32,
+    version: DocumentVersion,
     store: StoreDocument,
     logins: Vec<KnownLogin>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct KnownLogin {
     server: Option<String>,
     address: String,
@@ -73,7 +74,7 @@ impl LoggedInDocument {
     ) -> Self {
         let summary = done.ok();
         Self {
-            version: VERSION,
+            version: DocumentVersion,
             ok: done.is_ok(),
             server: server.name().to_owned(),
             address: provider.settings().server.to_string(),
@@ -104,7 +105,7 @@ impl LogoutDocument {
             error: report.error.clone(),
         };
         Self {
-            version: VERSION,
+            version: DocumentVersion,
             ok: true,
             server: server.name().to_owned(),
             logins: reports.iter().map(ended).collect(),
@@ -115,7 +116,7 @@ impl LogoutDocument {
 impl AuthStatusDocument {
     pub(crate) fn of(statuses: &[AuthStatus], store: &StoreDescription) -> Self {
         Self {
-            version: VERSION,
+            version: DocumentVersion,
             store: StoreDocument::of(store),
             logins: statuses.iter().map(KnownLogin::of).collect(),
         }
@@ -138,7 +139,15 @@ impl KnownLogin {
             logged_in_at_ms: login.map(|login| login.logged_in_at),
             expires_at_ms: login.and_then(|login| login.record.expires_at()).map(unix_ms),
             renewable: record.map(|record| record.refresh_token.is_some()),
-            error: login.and_then(|login| login.ended.clone().or_else(|| login.last_error.clone())),
+            error: login.and_then(error),
         }
     }
+}
+
+/// Why a login cannot be used, or could not be renewed.
+fn error(login: &StoredLogin) -> Option<String> {
+    let refused = login.refused.as_ref();
+    let refused = || refused.map(|error| format!("the server refused the token ({error})"));
+    let ended = login.ended.clone().or_else(|| login.last_error.clone());
+    ended.or_else(refused)
 }

@@ -1,34 +1,64 @@
 //! What a script sees. These types are the interface, not the library's: a field may be added within a version, and is
-//! never renamed, removed or given another meaning. Absent values are `null`.
+//! never renamed, removed or given another meaning. Absent values are `null`. `schema` makes the published schemas from them.
 
 mod answer;
 mod check;
+mod control;
+mod daemon;
 mod doctor;
 mod login;
 mod ping;
+mod replay;
+mod schema;
 mod tools;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mainstay::Status;
 use mainstay::config::ConfigOrigin;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 pub(crate) use answer::{AnswerDocument, AnswerSubject};
 pub(crate) use check::{CheckDocument, ConfiguredDocument};
+pub(crate) use control::{EventLine, LogLine, ReloadDocument, SessionsDocument, StatusDocument};
+pub(crate) use daemon::DaemonDocument;
 pub(crate) use doctor::DoctorDocument;
 pub(crate) use login::{AuthStatusDocument, LoggedInDocument, LogoutDocument};
 pub(crate) use ping::PingDocument;
+pub(crate) use replay::ReplayDocument;
+pub(crate) use schema::{OutputName, schema_of};
 pub(crate) use tools::{DescribedDocument, ToolsDocument};
 
 use crate::load::{FoundBy, Setup, Source};
 use crate::startup::Standing;
 
-/// The version of every document.
-const VERSION: u32 = 1;
+/// The version of every document: 1.
+struct DocumentVersion;
+
+impl DocumentVersion {
+    const NUMBER: u32 = 1;
+}
+
+impl Serialize for DocumentVersion {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(Self::NUMBER)
+    }
+}
+
+impl PartialSchema for DocumentVersion {
+    fn schema() -> RefOr<Schema> {
+        let number = ObjectBuilder::new().schema_type(SchemaType::new(Type::Integer));
+        Object::from(number.enum_values(Some([Self::NUMBER]))).into()
+    }
+}
+
+impl ToSchema for DocumentVersion {}
 
 /// Which configuration was used, and what is wrong with it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct ConfigurationDocument {
     source: &'static str,
     path: Option<String>,
@@ -41,7 +71,7 @@ struct ConfigurationDocument {
 }
 
 /// One thing wrong with a configuration.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct ProblemDocument {
     severity: String,
     server: Option<String>,
@@ -54,7 +84,7 @@ struct ProblemDocument {
 }
 
 /// Where a server is in its life.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct ServerDocument {
     server: String,
     state: &'static str,
@@ -74,7 +104,7 @@ struct ServerDocument {
 }
 
 /// What a server does that is being started.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Start {
     stage: &'static str,
     program: Option<String>,
@@ -82,7 +112,7 @@ struct Start {
 }
 
 /// What went wrong with a server.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct FailureReport {
     message: String,
     exit_code: Option<i32>,
@@ -92,7 +122,7 @@ struct FailureReport {
 }
 
 /// What a login to a server would need.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct LoginDocument {
     resource_metadata: Option<String>,
     scopes: Vec<String>,

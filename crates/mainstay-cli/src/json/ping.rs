@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::{ServerDocument, VERSION};
+use super::{DocumentVersion, ServerDocument};
 use crate::check::ServerReport;
 use crate::ping::Measured;
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct PingDocument {
-    version: u32,
+    version: DocumentVersion,
     ok: bool,
     #[serde(flatten)]
     server: ServerDocument,
@@ -26,7 +27,7 @@ pub(crate) struct PingDocument {
 }
 
 /// One question: how long its answer took, or why there is none.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct PingResult {
     round_trip_ms: Option<f64>,
     error: Option<String>,
@@ -36,7 +37,7 @@ impl PingDocument {
     pub(crate) fn of(report: &ServerReport, measured: &Measured) -> Self {
         let figures = measured.figures();
         Self {
-            version: VERSION,
+            version: DocumentVersion,
             ok: measured.is_alive(),
             server: ServerDocument::of(&report.status),
             address: report.address.clone(),

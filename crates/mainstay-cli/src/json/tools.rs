@@ -3,13 +3,14 @@
 use mainstay::catalog::{Hints, PublicTool};
 use mainstay::{Catalog, RawJson, Status};
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::{ConfigurationDocument, ServerDocument, VERSION};
+use super::{ConfigurationDocument, DocumentVersion, ServerDocument};
 use crate::load::Setup;
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct ToolsDocument {
-    version: u32,
+    version: DocumentVersion,
     configuration: ConfigurationDocument,
     servers: Vec<ServerDocument>,
     tools: Vec<ToolDocument>,
@@ -19,7 +20,7 @@ pub(crate) struct ToolsDocument {
 }
 
 /// One tool.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct ToolDocument {
     #[serde(flatten)]
     offer: OfferDocument,
@@ -27,17 +28,18 @@ pub(super) struct ToolDocument {
 }
 
 /// One thing offered. `definition` is as published: the server's own, under its public name.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct OfferDocument {
     name: String,
     server: String,
     original: String,
     stale: bool,
+    #[schema(value_type = Value)]
     definition: RawJson,
 }
 
 /// What a tool is to be taken for: what it says of itself, and the cautious default where it says nothing.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct EffectsDocument {
     read_only: bool,
     idempotent: bool,
@@ -62,7 +64,7 @@ impl ToolsDocument {
             .iter()
             .map(|tool| ToolDocument::of(tool, stale(tool.server())));
         Self {
-            version: VERSION,
+            version: DocumentVersion,
             configuration: ConfigurationDocument::of(setup),
             servers: statuses.iter().map(ServerDocument::of).collect(),
             tools: tools.collect(),
@@ -113,9 +115,9 @@ impl EffectsDocument {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct DescribedDocument {
-    version: u32,
+    version: DocumentVersion,
     #[serde(flatten)]
     tool: ToolDocument,
 }
@@ -123,7 +125,7 @@ pub(crate) struct DescribedDocument {
 impl DescribedDocument {
     pub(crate) fn of(tool: &PublicTool, is_stale: bool) -> Self {
         Self {
-            version: VERSION,
+            version: DocumentVersion,
             tool: ToolDocument::of(tool, is_stale),
         }
     }

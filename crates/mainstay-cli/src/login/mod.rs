@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use clap::Args;
 use mainstay::ServerConfig;
+use mainstay::gateway::PlainText;
 use mainstay_login::{LoginPrompt, LoginProvider, LoginRequest, LoginSummary, StartedLogin, StoreProtection};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
 
@@ -19,6 +20,7 @@ use crate::exit::{CommandFailure, Done, Exit};
 use crate::json::LoggedInDocument;
 use crate::logins::{protect_with, provider_of, server_named};
 use crate::output::{Screen, Text, plain, span, text};
+use crate::reach::literal;
 use crate::run::Signals;
 
 /// Log in to a server that asks for it
@@ -202,7 +204,7 @@ fn said(server: &ServerConfig, summary: &LoginSummary) -> Text {
     said
 }
 
-/// The command that logs in to a server.
+/// The command that logs in to a server, by its name or its address, as a shell takes it.
 pub(crate) fn command(server: &str) -> String {
-    format!("mainstay login {server}")
+    format!("mainstay login {}", literal(PlainText::line(server).as_str()))
 }

@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use mainstay::{CallError, CallErrorKind, Fleet, Server};
 use tokio::time::sleep;
 
-use crate::args::{AdHoc, Common, PingArgs};
+use crate::args::{Common, PingArgs};
 use crate::check::{CheckReport, ServerReport, show_server};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::json;
@@ -43,15 +43,10 @@ pub(crate) fn run(ping: &PingArgs, common: &Common, screen: &Screen) -> Done {
 
 /// The server of the configuration that is meant, or one of which nothing but its address is known.
 fn setup(ping: &PingArgs, common: &Common, screen: &Screen) -> Result<Setup, CommandFailure> {
-    let mut adhoc = AdHoc {
-        url: ping.adhoc.url.clone(),
-        bearer_token_env: ping.adhoc.bearer_token_env.clone(),
-        no_daemon: ping.adhoc.no_daemon,
-        command: ping.adhoc.command.clone(),
-    };
+    let mut adhoc = ping.adhoc.clone();
     let named = match &ping.server {
         Some(url) if url.contains("://") => {
-            adhoc.url = Some(url.clone());
+            adhoc.server.url = Some(url.clone());
             None
         }
         other => other.clone(),

@@ -7,12 +7,12 @@ const DIFFERENCES_LIMIT: usize = 10;
 
 /// One place where two answers differ.
 #[derive(Debug, PartialEq)]
-pub(super) struct Difference {
+pub(crate) struct Difference {
     /// Where, as a JSON Pointer.
-    pub(super) place: String,
+    pub(crate) place: String,
     /// What was recorded; `None` if there is only something now.
-    pub(super) recorded: Option<Value>,
-    pub(super) now: Option<Value>,
+    pub(crate) recorded: Option<Value>,
+    pub(crate) now: Option<Value>,
 }
 
 /// What is not compared: members of this name, or places.

@@ -13,11 +13,11 @@ use clap::Args;
 use mainstay::config::parse_duration;
 use mainstay::gateway::{Introduction, introduced_as};
 use mainstay::{Fleet, FleetBuilder};
-use serde::Serialize;
 use serde_json::Value;
 
-use crate::args::{AdHoc, Common};
+use crate::args::{AdHoc, AdHocServer, Common};
 use crate::exit::{CommandFailure, Done, Exit};
+use crate::json::ReplayDocument;
 use crate::load::{Setup, servers};
 use crate::output::{Ink, Screen, Text, count, plain, text};
 use crate::recording_file::RecordingFile;
@@ -25,7 +25,8 @@ use crate::run::with_fleet_made;
 use compare::IgnoredPlaces;
 use handler::ReplayHandler;
 use plan::{PlayPlan, RecordedClient};
-use play::{DifferentAnswer, PlayReport, Playing};
+use play::Playing;
+pub(crate) use play::{DifferentAnswer, PlayReport};
 
 /// How long the server may take to come up.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -62,15 +63,8 @@ pub(crate) struct ReplayArgs {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// A server by its address, in place of a configured one
-    #[arg(long, conflicts_with = "command")]
-    url: Option<String>,
-    /// The variable that holds the bearer token of the address
-    #[arg(long, value_name = "VARIABLE", requires = "url")]
-    bearer_token_env: Option<String>,
-    /// A server by its command, behind `--`, in place of a configured one
-    #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<String>,
+    #[command(flatten)]
+    adhoc: AdHocServer,
 }
 
 pub(crate) fn run(arguments: &ReplayArgs, common: &Common, screen: &Screen) -> Done {
@@ -135,13 +129,11 @@ fn setup(
     screen: &Screen,
 ) -> Result<Setup, CommandFailure> {
     let adhoc = AdHoc {
-        url: arguments.url.clone(),
-        bearer_token_env: arguments.bearer_token_env.clone(),
+        server: arguments.adhoc.clone(),
         no_daemon: true,
-        command: arguments.command.clone(),
     };
     let mut setup = servers(&adhoc, common, screen)?;
-    if adhoc.url.is_none() && adhoc.command.is_empty() {
+    if adhoc.server.url.is_none() && adhoc.server.command.is_empty() {
         let name = arguments
             .server
             .clone()
@@ -243,73 +235,5 @@ fn value(value: Option<&Value>) -> Text {
     match text.char_indices().nth(VALUE_CHARS) {
         None => plain(&text),
         Some((cut, _)) => plain(&format!("{}…", &text[..cut])),
-    }
-}
-
-/// The document of `mainstay replay --json`.
-#[derive(Serialize)]
-struct ReplayDocument<'a> {
-    version: u32,
-    compared: usize,
-    equal: usize,
-    cancelled: usize,
-    different: Vec<DifferentDocument<'a>>,
-    unanswered: Vec<UnansweredDocument<'a>>,
-}
-
-#[derive(Serialize)]
-struct DifferentDocument<'a> {
-    line: usize,
-    request: &'a str,
-    count: usize,
-    differences: Vec<DifferenceDocument<'a>>,
-}
-
-#[derive(Serialize)]
-struct DifferenceDocument<'a> {
-    place: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    recorded: Option<&'a Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    now: Option<&'a Value>,
-}
-
-#[derive(Serialize)]
-struct UnansweredDocument<'a> {
-    line: usize,
-    request: &'a str,
-    now: &'a str,
-}
-
-impl<'a> ReplayDocument<'a> {
-    fn of(report: &'a PlayReport) -> Self {
-        let different = |different: &'a DifferentAnswer| DifferentDocument {
-            line: different.line,
-            request: &different.request,
-            count: different.count,
-            differences: different
-                .differences
-                .iter()
-                .map(|difference| DifferenceDocument {
-                    place: &difference.place,
-                    recorded: difference.recorded.as_ref(),
-                    now: difference.now.as_ref(),
-                })
-                .collect(),
-        };
-        let unanswered = report.unanswered.iter();
-        let unanswered = unanswered.map(|(line, request, now)| UnansweredDocument {
-            line: *line,
-            request,
-            now,
-        });
-        Self {
-            version: 1,
-            compared: report.compared,
-            equal: report.compared - report.different.len(),
-            cancelled: report.cancelled,
-            different: report.different.iter().map(different).collect(),
-            unanswered: unanswered.collect(),
-        }
     }
 }

@@ -22,23 +22,23 @@ const REQUEST_STATE: &str = "requestState";
 
 /// What came of it.
 #[derive(Default)]
-pub(super) struct PlayReport {
+pub(crate) struct PlayReport {
     /// Answers that were compared.
-    pub(super) compared: usize,
-    pub(super) different: Vec<DifferentAnswer>,
+    pub(crate) compared: usize,
+    pub(crate) different: Vec<DifferentAnswer>,
     /// Requests that have no answer in the recording, with what became of them now.
-    pub(super) unanswered: Vec<(usize, String, String)>,
+    pub(crate) unanswered: Vec<(usize, String, String)>,
     /// Requests that were cancelled, as in the recording.
-    pub(super) cancelled: usize,
+    pub(crate) cancelled: usize,
 }
 
 /// An answer that is not as recorded.
-pub(super) struct DifferentAnswer {
-    pub(super) line: usize,
-    pub(super) request: String,
-    pub(super) differences: Vec<Difference>,
+pub(crate) struct DifferentAnswer {
+    pub(crate) line: usize,
+    pub(crate) request: String,
+    pub(crate) differences: Vec<Difference>,
     /// How many there are in all.
-    pub(super) count: usize,
+    pub(crate) count: usize,
 }
 
 pub(super) struct Playing<'a> {

@@ -17,7 +17,7 @@ pub(crate) use board::{Row, board, doing};
 pub(crate) use progress::Progress;
 
 /// Failures in a row after which a command stops waiting for a server. One may be bad luck; a server that fails three
-/// times is shown to the person, who can mend it, instead of waiting longer.
+/// times is shown to the person, who can fix it, instead of waiting longer.
 const ATTEMPTS: u32 = 3;
 
 /// How often the elapsed time on a terminal is updated.

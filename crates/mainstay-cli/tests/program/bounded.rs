@@ -34,6 +34,42 @@ async fn a_client_that_asks_too_often_is_told_when_to_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_line_of_the_token_file_is_a_token_with_a_share_of_its_own() {
+    let sandbox = Sandbox::with(&json!({}));
+    let file = sandbox.write("tokens", "# the team\n\nalice-0123\n  bob-4567\n");
+    let file = file.to_str().expect("text");
+    let serving = Serving::start(
+        &sandbox,
+        &[
+            "--token-file",
+            file,
+            "--max-sessions",
+            "4",
+            "--max-sessions-per-client",
+            "1",
+        ],
+    );
+    let hello = |token: &str| {
+        let hello = Ask::post("/mcp", &initialize(json!({})));
+        hello.header("authorization", &format!("Bearer {token}"))
+    };
+    for token in ["alice-0123", "bob-4567"] {
+        let opened = hello(token).send(serving.address).await;
+        assert_eq!(opened.status, 200, "{token}");
+    }
+    for token in ["# the team", "alice-0123\nbob-4567", "carol", ""] {
+        let token = token.replace('\n', " ");
+        assert_eq!(hello(&token).send(serving.address).await.status, 401, "{token}");
+    }
+    let wrong = sandbox.write("wrong", "alice-0123\nbob 4567\n");
+    sandbox
+        .run(&["serve", "--token-file", wrong.to_str().expect("text")])
+        .exits(2)
+        .says("line 2 of ")
+        .says("one token on each line");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn there_are_as_many_sessions_as_was_said_and_the_longest_idle_gives_way() {
     let sandbox = Sandbox::with(&json!({}));
     let serving = Serving::start(

@@ -44,19 +44,6 @@ fn wait_for_state(shared: &Shared, name: &str, state: &str) {
     });
 }
 
-/// Holds that a document fits the schema that is published for this output.
-#[track_caller]
-fn assert_fits(output: &str, document: &Value) {
-    let path = format!("{}/../../docs/schemas/{output}.json", env!("CARGO_MANIFEST_DIR"));
-    let schema: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let errors: Vec<_> = validator
-        .iter_errors(document)
-        .map(|error| error.to_string())
-        .collect();
-    assert!(errors.is_empty(), "{errors:#?}\n{document:#}");
-}
-
 /// Each line as JSON.
 fn lines(ran: &Ran) -> Vec<Value> {
     let lines = ran.stdout.lines();
@@ -102,23 +89,26 @@ fn without_a_daemon_every_command_says_what_to_run() {
 }
 
 #[test]
-fn status_shows_what_is_wrong_and_fits_its_schema() {
+fn status_shows_what_is_wrong() {
     let shared = with(&json!({ "good": good(), "gone": missing(), "dying": dying() }));
     wait_for_state(&shared, "good", "connected");
     wait_for_state(&shared, "gone", "permanently_failed");
     wait_until("its failure is known", || {
         !server(&shared, "dying")["last_failure"].is_null()
     });
-    let ran = shared.sandbox.run(&["status"]);
+    // Between two attempts: while one runs, there is nothing to hasten.
+    let mut ran = shared.sandbox.run(&["status"]);
+    wait_until("it waits for its next attempt", || {
+        ran = shared.sandbox.run(&["status"]);
+        ran.stdout.contains("`mainstay restart dying` tries at once")
+    });
     ran.exits(1)
         .prints("✔  good")
         .prints("gone  is down")
         .prints("no-such-program-anywhere")
         .prints("then `mainstay restart gone`")
-        .prints("cannot find my database")
-        .prints("`mainstay restart dying` tries at once");
+        .prints("cannot find my database");
     let document = status(&shared);
-    assert_fits("status", &document);
     assert_eq!(document["servers"].as_array().unwrap().len(), 3);
     shared
         .sandbox
@@ -130,6 +120,44 @@ fn status_shows_what_is_wrong_and_fits_its_schema() {
         .run(&["status", "goood"])
         .exits(2)
         .says("did you mean \"good\"?");
+}
+
+#[test]
+fn a_server_with_an_error_in_its_configuration_is_shown_with_the_error_until_that_is_corrected() {
+    let mut lacking = good();
+    lacking["env"]["NEEDED"] = "${MAINSTAY_TEST_NEVER_SET}".into();
+    let shared = with(&json!({ "good": good(), "lacking": lacking }));
+    wait_for_state(&shared, "lacking", "permanently_failed");
+    wait_for_state(&shared, "good", "connected");
+    shared
+        .sandbox
+        .run(&["status"])
+        .exits(1)
+        .prints("1 of 2 servers up")
+        .prints("lacking  is down")
+        .prints("mcp.json:")
+        .prints("MAINSTAY_TEST_NEVER_SET");
+    shared
+        .sandbox
+        .run(&["status", "lacking"])
+        .exits(1)
+        .prints("MAINSTAY_TEST_NEVER_SET");
+    let mut host = Host::silent(&shared.sandbox, &["connect", "lacking"]);
+    let introduction = json!({ "protocolVersion": "2025-06-18", "capabilities": {},
+                               "clientInfo": { "name": "test", "version": "1" } });
+    let refused = host.ask("initialize", &introduction);
+    let said = refused["error"]["message"].as_str().unwrap_or_default();
+    assert!(said.contains("MAINSTAY_TEST_NEVER_SET"), "{refused}");
+    // It is read again when it changes, and needs no restart.
+    shared
+        .sandbox
+        .configure(&json!({ "good": good(), "lacking": good() }));
+    wait_for_state(&shared, "lacking", "connected");
+    shared
+        .sandbox
+        .run(&["status"])
+        .exits(0)
+        .prints("2 of 2 servers up");
 }
 
 #[test]
@@ -163,8 +191,7 @@ fn reload_prints_the_difference_and_refuses_what_is_wrong() {
     shared.sandbox.configure(&json!({ "a": good(), "b": good() }));
     // The file's change may have been noticed first.
     let ran = shared.sandbox.run(&["reload", "--json"]);
-    let report = ran.exits(0).json();
-    assert_fits("reload", &report);
+    assert_eq!(ran.exits(0).json()["unchanged"][0], "a");
     wait_for_state(&shared, "b", "connected");
     shared
         .sandbox
@@ -182,7 +209,7 @@ fn reload_prints_the_difference_and_refuses_what_is_wrong() {
 }
 
 #[test]
-fn logs_events_and_sessions_show_what_happened_and_fit_their_schemas() {
+fn logs_events_and_sessions_show_what_happened() {
     let talking = shell("echo 'I am ready' >&2; exec cat >/dev/null");
     let shared = with(&json!({ "a": good(), "talking": talking }));
     wait_for_state(&shared, "a", "connected");
@@ -194,7 +221,7 @@ fn logs_events_and_sessions_show_what_happened_and_fit_their_schemas() {
             .contains("I am ready")
     });
     let ran = shared.sandbox.run(&["logs", "talking", "--json"]);
-    lines(&ran).iter().for_each(|line| assert_fits("logs", line));
+    assert_eq!(lines(&ran)[0]["text"], "I am ready");
     let mut following = shared
         .sandbox
         .command(&["events", "-f", "--server", "a"])
@@ -206,7 +233,6 @@ fn logs_events_and_sessions_show_what_happened_and_fit_their_schemas() {
     following.wait().unwrap();
     let ran = shared.sandbox.run(&["events", "--json"]);
     let events = lines(&ran);
-    events.iter().for_each(|event| assert_fits("events", event));
     assert!(
         events
             .iter()
@@ -220,7 +246,6 @@ fn logs_events_and_sessions_show_what_happened_and_fit_their_schemas() {
     let mut host = Host::start(&shared.sandbox, &["connect"]);
     host.tools();
     let document = shared.sandbox.run(&["sessions", "--json"]).exits(0).json();
-    assert_fits("sessions", &document);
     assert_eq!(document["sessions"].as_array().unwrap().len(), 1, "{document}");
     shared.sandbox.run(&["sessions"]).exits(0).prints("host 1");
 }

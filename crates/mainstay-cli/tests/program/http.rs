@@ -46,8 +46,8 @@ fn a_server_over_http_is_shown_with_its_address_and_how_it_is_spoken_to() {
 
 #[test]
 fn tools_of_a_server_over_http_are_listed_and_called() {
-    let far = FaultyHttpProcess::start(0, &Script::new(), &HttpScript::new());
-    let sandbox = Sandbox::with(&json!({ "web": { "url": far.url("/mcp") } }));
+    let remote = FaultyHttpProcess::start(0, &Script::new(), &HttpScript::new());
+    let sandbox = Sandbox::with(&json!({ "web": { "url": remote.url("/mcp") } }));
     sandbox.run(&["tools"]).exits(0).prints("web__echo");
     let ran = sandbox.run(&["call", "web", "echo", "text=over the wire"]);
     ran.exits(0).prints("over the wire");
@@ -55,10 +55,10 @@ fn tools_of_a_server_over_http_are_listed_and_called() {
 
 #[test]
 fn a_server_that_asks_for_a_login_says_where_and_what_to_do() {
-    let far = FaultyHttpProcess::start(0, &Script::new(), &locked());
+    let remote = FaultyHttpProcess::start(0, &Script::new(), &locked());
     let sandbox = Sandbox::with(&json!({
-        "bare": { "url": far.url("/mcp") },
-        "refused": { "url": far.url("/mcp"), "headers": { "Authorization": "Bearer hush-hush" } }
+        "bare": { "url": remote.url("/mcp") },
+        "refused": { "url": remote.url("/mcp"), "headers": { "Authorization": "Bearer hush-hush" } }
     }));
     let ran = sandbox.run(&["check"]);
     ran.exits(1)
@@ -88,8 +88,8 @@ fn a_server_that_asks_for_a_login_says_where_and_what_to_do() {
 
 #[test]
 fn a_token_in_a_variable_lets_in_and_is_shown_nowhere() {
-    let far = FaultyHttpProcess::start(0, &Script::new(), &HttpScript::new().bearer("hush-hush"));
-    let sandbox = Sandbox::with(&json!({ "web": { "url": far.url("/mcp"), "bearer_token_env": "KEY" } }));
+    let remote = FaultyHttpProcess::start(0, &Script::new(), &HttpScript::new().bearer("hush-hush"));
+    let sandbox = Sandbox::with(&json!({ "web": { "url": remote.url("/mcp"), "bearer_token_env": "KEY" } }));
     for command in [&["check"][..], &["check", "--json"], &["ping", "web"]] {
         let child = sandbox.command(command).env("KEY", "hush-hush").spawn().unwrap();
         let ran = finish(child);
@@ -104,20 +104,20 @@ fn a_token_in_a_variable_lets_in_and_is_shown_nowhere() {
 
 #[test]
 fn each_failure_over_http_has_its_own_way_out() {
-    let far = FaultyHttpProcess::start(0, &Script::new(), &HttpScript::new());
+    let remote = FaultyHttpProcess::start(0, &Script::new(), &HttpScript::new());
     let failing = FaultyHttpProcess::start(
         0,
         &Script::new(),
         &HttpScript::new().at(HttpStep::Post, HttpFault::status(500)),
     );
-    let plain = far.url("/mcp").replace("http://", "https://");
+    let plain = remote.url("/mcp").replace("http://", "https://");
     let sandbox = Sandbox::new();
     for (url, way_out) in [
         (
             dead_address(),
             "is the server running? nothing listens at this address",
         ),
-        (far.url("/nowhere"), "is the path right?"),
+        (remote.url("/nowhere"), "is the path right?"),
         (failing.url("/mcp"), "its own log says why"),
         (plain, "if it speaks no TLS, write http://"),
     ] {
@@ -162,9 +162,9 @@ fn a_proxy_of_the_environment_stands_before_other_machines_and_never_before_this
     finish(child.unwrap()).exits(1);
     assert_eq!(asked.join().unwrap(), "POST http://mcp.invalid/mcp HTTP/1.1\r\n");
 
-    let far = FaultyHttpProcess::start(0, &Script::new(), &HttpScript::new());
+    let remote = FaultyHttpProcess::start(0, &Script::new(), &HttpScript::new());
     let dead = dead_address();
-    let url = far.url("/mcp");
+    let url = remote.url("/mcp");
     let mut command = sandbox.command(&["ping", &url]);
     let child = command.env("HTTP_PROXY", &dead).env("http_proxy", &dead).spawn();
     finish(child.unwrap()).exits(0);

@@ -9,7 +9,7 @@ use mainstay_testkit::FaultyServer;
 use serde_json::{Value, json};
 
 use crate::daemon::Shared;
-use crate::sandbox::{MAINSTAY, Sandbox, finish, good};
+use crate::sandbox::{MAINSTAY, Ran, Sandbox, finish, good};
 
 const CURSOR: &str = "home/.cursor/mcp.json";
 const CODEX: &str = "home/.codex/config.toml";
@@ -41,6 +41,113 @@ fn read(sandbox: &Sandbox, name: &str) -> String {
 
 fn own(sandbox: &Sandbox) -> Value {
     serde_json::from_str(&read(sandbox, OWN)).expect("JSON")
+}
+
+/// What a run wrote, with the directory of the test and the program as `DIR` and `PROGRAM`.
+fn shown(sandbox: &Sandbox, ran: &Ran) -> String {
+    let directory = sandbox.path("").display().to_string();
+    let text = format!("{}--\n{}", ran.stdout, ran.stderr);
+    text.replace(MAINSTAY, "PROGRAM")
+        .replace(directory.trim_end_matches('/'), "DIR")
+}
+
+#[test]
+fn an_import_and_its_undoing_are_shown_line_by_line() {
+    let sandbox = machine();
+    let ran = sandbox.run(&["import", "--rewrite"]);
+    let expected = "\
+Cursor  DIR/home/.cursor/mcp.json
+   time   uvx mcp-server-time
+   notes  notes                    env: TOKEN
+   web    https://web.example/mcp
+
+Codex  DIR/home/.codex/config.toml
+   clock  uvx mcp-server-time
+   notes  notes --token=***
+
+Mainstay  DIR/home/.config/mainstay/mcp.json (new)
++  time         uvx mcp-server-time      from Cursor, Codex (clock)
++  notes        notes                    from Cursor
++  web          https://web.example/mcp  from Cursor
++  notes-codex  notes --token=***        from Codex (notes); differs from notes
+
+Cursor  DIR/home/.cursor/mcp.json
+  time
+-   uvx mcp-server-time
++   PROGRAM connect -- uvx mcp-server-time
+  notes
+-   notes
++   PROGRAM connect --env TOKEN -- notes
+  web stays as it is: reached by an address
+
+Codex  DIR/home/.codex/config.toml
+  clock
+-   uvx mcp-server-time
++   PROGRAM connect -- uvx mcp-server-time
+  notes
+-   notes --token=***
++   PROGRAM connect -- notes --token=***
+
+--
+nothing was written; run the command again with --yes to write this
+";
+    let said = shown(&sandbox, ran.exits(0));
+    assert_eq!(said, expected, "\n{said}");
+
+    sandbox.run(&["import", "--rewrite", "--yes"]).exits(0);
+    let ran = sandbox.run(&["import", "--restore"]);
+    let expected = "\
+Cursor  DIR/home/.cursor/mcp.json
+  time
+-   mainstay connect … -- uvx mcp-server-time
++   uvx mcp-server-time
+  notes
+-   mainstay connect … -- notes
++   notes
+  the file becomes what it was, byte for byte
+
+Codex  DIR/home/.codex/config.toml
+  clock
+-   mainstay connect … -- uvx mcp-server-time
++   uvx mcp-server-time
+  notes
+-   mainstay connect … -- notes --token=***
++   notes --token=***
+  the file becomes what it was, byte for byte
+
+--
+nothing was written; run the command again with --yes to write this
+";
+    let said = shown(&sandbox, ran.exits(0));
+    assert_eq!(said, expected, "\n{said}");
+}
+
+#[test]
+fn servers_that_are_added_and_removed_are_shown() {
+    let sandbox = Sandbox::new();
+    let mut text = String::new();
+    for (line, code) in [
+        (&["add", "files", "--", "npx", "files"][..], 0),
+        (&["add", "web", "--url", "https://web.example/mcp"], 0),
+        (&["add", "web", "--", "x"], 2),
+        (&["remove", "files"], 0),
+        (&["remove", "fils"], 2),
+    ] {
+        text += &shown(&sandbox, sandbox.run(line).exits(code));
+    }
+    let expected = "\
+--
+added files to DIR/home/.config/mainstay/mcp.json, a new file
+--
+added web to DIR/home/.config/mainstay/mcp.json; the previous version is DIR/home/.config/mainstay/mcp.json.previous
+--
+error: DIR/home/.config/mainstay/mcp.json: there is a server \"web\" already; remove it first, or choose another name
+--
+removed files from DIR/home/.config/mainstay/mcp.json; the previous version is DIR/home/.config/mainstay/mcp.json.previous
+--
+error: DIR/home/.config/mainstay/mcp.json: there is no server \"fils\"
+";
+    assert_eq!(text, expected, "\n{text}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `mainstay login` on a terminal, at a real authorization server: browser, pasted address, device, denial, two at the same time,
 //! an interrupt. `auth status` and `logout` after it.
 
+mod ended;
 mod keyring;
 mod pseudo_terminal;
 mod secrets;

@@ -46,6 +46,7 @@ mod ping;
 mod recording;
 mod reloading;
 mod sandbox;
+mod schemas;
 mod service;
 mod serving;
 mod terminal;

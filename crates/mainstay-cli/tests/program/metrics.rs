@@ -64,14 +64,8 @@ fn metrics_need_a_token_where_mcp_needs_one_and_none_where_it_needs_none() {
     assert_eq!(get(without.address, "/metrics", "").expect("an answer").0, 404);
 }
 
-#[test]
-fn promtool_finds_nothing_to_improve_in_metrics_and_rules() {
-    let Some(promtool) = system_program("promtool") else {
-        return;
-    };
-    let sandbox = Sandbox::with(&json!({ "one": good() }));
-    let serving = Serving::start(&sandbox, &["--metrics"]);
-    serving.hears("one: connected");
+/// Makes a call that succeeds, and one that fails.
+fn call_twice(serving: &Serving) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -81,6 +75,17 @@ fn promtool_finds_nothing_to_improve_in_metrics_and_rules() {
         visitor.call("one__echo", json!({ "text": "hello" })).await;
         visitor.ask("no/such", json!({})).await;
     });
+}
+
+#[test]
+fn promtool_finds_nothing_to_improve_in_metrics_and_rules() {
+    let Some(promtool) = system_program("promtool") else {
+        return;
+    };
+    let sandbox = Sandbox::with(&json!({ "one": good() }));
+    let serving = Serving::start(&sandbox, &["--metrics"]);
+    serving.hears("one: connected");
+    call_twice(&serving);
     let (_, body) = get(serving.address, "/metrics", "").expect("an answer");
     assert!(body.contains(r#"gen_ai_tool_name="echo"} 1"#), "{body}");
     let mut check = Command::new(&promtool);
@@ -178,6 +183,7 @@ fn a_real_prometheus_scrapes_with_the_token_and_understands_every_query() {
     let token_argument = token_file.display().to_string();
     let serving = Serving::start(&sandbox, &["--metrics", "--metrics-token-file", &token_argument]);
     serving.hears("one: connected");
+    call_twice(&serving);
     let configuration = format!(
         "global:\n  scrape_interval: 200ms\nrule_files:\n  - {DOCUMENTS}/alerts.yaml\nscrape_configs:\n  - job_name: mainstay\n    \
          authorization:\n      credentials_file: {token_argument}\n    static_configs:\n      - targets: [\"{}\"]\n",
@@ -190,6 +196,14 @@ fn a_real_prometheus_scrapes_with_the_token_and_understands_every_query() {
     assert_eq!(found[0]["value"][1], "1");
     let types = prometheus.waits_for("mainstay_server_state{state=\"connected\"} == 1");
     assert_eq!(types[0]["metric"]["server"], "one");
+    // Prometheus knows no quantile of a histogram without a bucket for everything above.
+    let quantile = "histogram_quantile(0.9, sum by (le) (mcp_client_operation_duration_seconds_bucket))";
+    let found = prometheus.waits_for(quantile);
+    let value = found[0]["value"][1].as_str().map(str::parse::<f64>);
+    assert!(
+        value.is_some_and(|value| value.is_ok_and(f64::is_finite)),
+        "{found:?}"
+    );
 
     let dashboard = fs::read_to_string(Path::new(DOCUMENTS).join("grafana-dashboard.json")).expect("there");
     let dashboard: Value = serde_json::from_str(&dashboard).expect("JSON");

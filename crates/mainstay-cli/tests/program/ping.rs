@@ -10,11 +10,11 @@ use crate::sandbox::{Sandbox, dying, finish, keys};
 
 #[test]
 fn a_server_that_is_alive_shows_its_times() {
-    let far = FaultyHttpProcess::start(0, &Script::new(), &HttpScript::new());
+    let remote = FaultyHttpProcess::start(0, &Script::new(), &HttpScript::new());
     let sandbox = Sandbox::new();
-    let ran = sandbox.run(&["ping", &far.url("/mcp"), "--count", "2", "--interval", "1ms"]);
+    let ran = sandbox.run(&["ping", &remote.url("/mcp"), "--count", "2", "--interval", "1ms"]);
     ran.exits(0)
-        .prints(&format!("127.0.0.1  {}\n", far.url("/mcp")))
+        .prints(&format!("127.0.0.1  {}\n", remote.url("/mcp")))
         .prints("  connected  in ")
         .prints(", Streamable HTTP, 2025-11-25 (legacy era)\n")
         .prints("\n  1          ")
@@ -42,9 +42,9 @@ fn a_program_is_pinged_by_its_name() {
 
 #[test]
 fn json_has_the_documented_keys_alive_or_dead() {
-    let far = FaultyHttpProcess::start(0, &Script::new(), &HttpScript::new());
+    let remote = FaultyHttpProcess::start(0, &Script::new(), &HttpScript::new());
     let sandbox = Sandbox::with(&json!({ "dying": dying() }));
-    let ran = sandbox.run(&["ping", &format!("{}?key=hush", far.url("/mcp")), "--json"]);
+    let ran = sandbox.run(&["ping", &format!("{}?key=hush", remote.url("/mcp")), "--json"]);
     let alive = ran.exits(0).json();
     assert!(!ran.stdout.contains("hush"), "{}", ran.stdout);
     let dead = sandbox.run(&["ping", "dying", "--json"]).exits(1).json();
@@ -90,9 +90,9 @@ fn json_has_the_documented_keys_alive_or_dead() {
 #[test]
 fn one_question_without_an_answer_is_a_failure_that_shows_the_others() {
     let rule = HttpRule::on("ping", HttpFault::NoHead).occurrence(Occurrence::Nth(2));
-    let far = FaultyHttpProcess::start(0, &Script::new(), &HttpScript::new().rule(rule));
+    let remote = FaultyHttpProcess::start(0, &Script::new(), &HttpScript::new().rule(rule));
     let sandbox = Sandbox::new();
-    let ran = sandbox.run(&["ping", &far.url("/mcp"), "--timeout", "2s"]);
+    let ran = sandbox.run(&["ping", &remote.url("/mcp"), "--timeout", "2s"]);
     ran.exits(1)
         .prints("  2          no answer within 2.0 s\n")
         .prints("  answered   2 of 3: min ");

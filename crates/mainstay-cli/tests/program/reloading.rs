@@ -128,6 +128,29 @@ fn a_hangup_makes_it_read_the_file_changed_or_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_are_told_which_server_has_an_error_in_its_configuration() {
+    let wrong = json!({ "command": 7 });
+    let sandbox = Sandbox::with(&json!({ "good": good(), "wrong": wrong }));
+    let serving = Serving::start(&sandbox, &[]);
+    let visitor = Visitor::modern(serving.address, "/mcp");
+    visitor.call("good__echo", json!({ "text": "1" })).await;
+    let said = visitor.ask("server/discover", json!({})).await["result"]["instructions"].clone();
+    let said = said.as_str().unwrap_or_default();
+    assert!(said.contains("wrong") && said.contains("mcp.json:"), "{said}");
+    let refused = Visitor::modern(serving.address, "/mcp/wrong")
+        .ask("tools/list", json!({}))
+        .await;
+    let said = refused["error"]["message"].as_str().unwrap_or_default();
+    assert!(
+        said.contains("command") && said.contains("mcp.json:"),
+        "{refused}"
+    );
+    sandbox.configure(&json!({ "good": good(), "wrong": good() }));
+    serving.hears(": replaced wrong; 1 server left alone");
+    visitor.call("wrong__echo", json!({ "text": "2" })).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_invalid_file_is_refused_with_its_place_and_disturbs_nothing() {
     let (server, ledger) = noted();
     let sandbox = Sandbox::with(&json!({ "one": server.config() }));
@@ -197,20 +220,20 @@ fn a_file_that_is_written_in_pieces_is_read_when_it_is_whole() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rotated_token_dials_first_and_drains_after() {
-    let far = FaultyHttpServer::start(Script::new(), HttpScript::new().bearer("first-token"));
-    let far = far.await.unwrap();
+    let remote = FaultyHttpServer::start(Script::new(), HttpScript::new().bearer("first-token"));
+    let remote = remote.await.unwrap();
     let sandbox = Sandbox::new();
     // The token stands in a file of its own, as secrets are mounted.
     sandbox.write("home/.config/mainstay/token", "first-token\n");
     sandbox.configure(&json!({ "web": {
-        "url": far.url("/mcp"), "headers": { "Authorization": "Bearer ${file:token}" }
+        "url": remote.url("/mcp"), "headers": { "Authorization": "Bearer ${file:token}" }
     } }));
     let serving = Serving::start(&sandbox, &[]);
     let visitor = Arc::new(Visitor::legacy(serving.address, "/mcp/web").await);
     let slow = visitor.clone();
     let running = tokio::spawn(async move { slow.call("slow_then_answer", json!({ "ms": 5000 })).await });
-    assert!(far.wait_for("tools/call", 1, LONG).await);
-    far.edit_http(|http| *http = HttpScript::new().bearer("second-token"));
+    assert!(remote.wait_for("tools/call", 1, LONG).await);
+    remote.edit_http(|http| *http = HttpScript::new().bearer("second-token"));
     sandbox.write("home/.config/mainstay/token", "second-token\n");
     let line = serving.hears(": replaced web");
     assert!(!line.contains("second"), "{line}");

@@ -13,6 +13,8 @@ use mainstay_testkit::procfs::ProcTree;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::schemas::assert_output_fits;
+
 pub(crate) const MAINSTAY: &str = env!("CARGO_BIN_EXE_mainstay");
 
 /// Far more than any run takes; a run that takes longer hangs.
@@ -98,9 +100,12 @@ impl Sandbox {
         command
     }
 
-    /// Runs the program to its end.
+    /// Runs the program to its end. What it prints with `--json` must fit its schema.
+    #[track_caller]
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
-        finish(self.command(arguments).spawn().expect("the program starts"))
+        let ran = finish(self.command(arguments).spawn().expect("the program starts"));
+        assert_output_fits(arguments, &ran.stdout);
+        ran
     }
 
     /// Every process of this test that is alive, the program included.

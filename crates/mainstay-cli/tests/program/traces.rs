@@ -145,9 +145,12 @@ async fn call_with_trace_headers(
     server: &FaultyHttpServer,
 ) -> Vec<(TraceTold, TraceTold)> {
     let params = json!({ "name": "echo", "arguments": { "text": "hello" } });
-    let session = Session::open(serving.address, "/mcp/far").await;
-    let legacy = session.sign(Ask::post("/mcp/far", &request(1, "tools/call", params.clone())));
-    let modern = modern("/mcp/far", 2, "tools/call", params);
+    let session = Session::open(serving.address, "/mcp/remote").await;
+    let legacy = session.sign(Ask::post(
+        "/mcp/remote",
+        &request(1, "tools/call", params.clone()),
+    ));
+    let modern = modern("/mcp/remote", 2, "tools/call", params);
     let mut told = Vec::new();
     for (era, ask) in [("legacy", legacy), ("modern", modern)] {
         let ask = ask
@@ -185,9 +188,9 @@ async fn one_trace_runs_from_the_headers_of_a_client_into_the_headers_and_the_me
         let receiver = TraceReceiver::start(&python, &[]);
         let server = FaultyHttpServer::start(Script::new().speaks(speaks), HttpScript::new());
         let server = server.await.expect("it listens");
-        let sandbox = Sandbox::with(&json!({ "far": { "url": server.url(path) } }));
+        let sandbox = Sandbox::with(&json!({ "remote": { "url": server.url(path) } }));
         let serving = Serving::start(&sandbox, &["--otlp-endpoint", &receiver.url]);
-        serving.hears("far: connected");
+        serving.hears("remote: connected");
         for (in_headers, in_meta) in call_with_trace_headers(&serving, &server).await {
             assert_eq!(in_headers, in_meta, "{speaks:?} {path}");
             let [Some(parent), Some(state)] = &in_headers else {
@@ -221,14 +224,14 @@ async fn without_a_receiver_the_trace_of_a_client_reaches_an_http_server_unchang
     for speaks in [Speaks::Legacy, Speaks::Modern] {
         let server = FaultyHttpServer::start(Script::new().speaks(speaks), HttpScript::new());
         let server = server.await.expect("it listens");
-        let sandbox = Sandbox::with(&json!({ "far": { "url": server.url("/mcp") } }));
+        let sandbox = Sandbox::with(&json!({ "remote": { "url": server.url("/mcp") } }));
         let serving = Serving::start(&sandbox, &[]);
-        serving.hears("far: connected");
+        serving.hears("remote: connected");
         let expected = [format!("00-{TRACE}-{CALLER}-01"), "vendor=1".to_owned()].map(Some);
         for (in_headers, in_meta) in call_with_trace_headers(&serving, &server).await {
             assert_eq!((&in_headers, &in_meta), (&expected, &expected), "{speaks:?}");
         }
-        let visitor = Visitor::legacy(serving.address, "/mcp/far").await;
+        let visitor = Visitor::legacy(serving.address, "/mcp/remote").await;
         visitor.call("echo", json!({})).await;
         let untraced = server.traffic(|traffic| {
             traffic

@@ -279,7 +279,7 @@ impl FamilyWriter<'_> {
     ) -> fmt::Result {
         let mut encoder = self.descriptor(family)?;
         for (labels, durations) in values {
-            let bound = |bound: Option<Duration>| bound.map_or(f64::MAX, |bound| bound.as_secs_f64());
+            let bound = |bound: Option<Duration>| bound.map_or(f64::INFINITY, |bound| bound.as_secs_f64());
             let buckets = durations.buckets().map(|(upper, count)| (bound(upper), count));
             let buckets: Vec<(f64, u64)> = buckets.collect();
             let (total, count) = (durations.total().as_secs_f64(), durations.count());

@@ -238,9 +238,9 @@ async fn slow_numbers(mut stream: UnixStream, last: u64) -> u64 {
 async fn a_silent_stream_shows_that_it_is_alive() {
     use tokio::io::AsyncReadExt;
     let world = World::one().await;
-    let (mut near, far) = tokio::io::duplex(64 * 1024);
+    let (mut near, remote) = tokio::io::duplex(64 * 1024);
     let service = world.service.clone();
-    tokio::spawn(async move { service.serve_connection(far).await });
+    tokio::spawn(async move { service.serve_connection(remote).await });
     let request = b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n";
     near.write_all(request).await.expect("written");
     let mut text = String::new();

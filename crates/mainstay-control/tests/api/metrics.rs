@@ -44,8 +44,8 @@ fn has(scraped: &str, line: &str) {
 
 /// Sends requests as one client on a stream, and reads an answer to each.
 async fn client(gateway: &Gateway, requests: &[&str]) {
-    let (near, far) = tokio::io::duplex(64 * 1024);
-    let (reader, writer) = tokio::io::split(far);
+    let (near, remote) = tokio::io::duplex(64 * 1024);
+    let (reader, writer) = tokio::io::split(remote);
     let gateway = gateway.clone();
     let serving = tokio::spawn(async move { gateway.serve_stdio(Scope::Union, reader, writer).await });
     let (reader, mut writer) = tokio::io::split(near);
@@ -190,8 +190,8 @@ async fn openmetrics_ends_with_its_marker_and_a_hostile_name_stays_in_its_label(
     let control = Control::builder(Role::Daemon).node("n\"1").build();
     let _attached = control.attach(ServerGroup::ad_hoc(name, gateway));
     let service = ControlService::new(&control);
-    let (near, far) = tokio::io::duplex(1 << 20);
-    tokio::spawn(async move { service.serve_connection(far).await });
+    let (near, remote) = tokio::io::duplex(1 << 20);
+    tokio::spawn(async move { service.serve_connection(remote).await });
     let headers = "Host: localhost\r\nAccept: application/openmetrics-text; version=1.0.0\r\n";
     let (head, body) = get(near, headers).await;
     assert!(

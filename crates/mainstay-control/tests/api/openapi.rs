@@ -18,10 +18,10 @@ async fn every_answer_has_the_form_that_the_document_says() {
     client.disable("one").await.expect("disabled");
     client.restart("one").await.expect_err("disabled");
     client.reload().await.expect_err("no file");
-    let (_near, far) = tokio::io::duplex(1024);
+    let (_near, remote) = tokio::io::duplex(1024);
     let gateway = world.gateway.clone();
     tokio::spawn(async move {
-        let (input, output) = tokio::io::split(far);
+        let (input, output) = tokio::io::split(remote);
         gateway
             .serve_stdio(mainstay_gateway::Scope::Union, input, output)
             .await;

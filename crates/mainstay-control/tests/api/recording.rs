@@ -61,10 +61,10 @@ async fn the_recorder_shows_heads_and_what_a_lost_connection_said_last() {
 #[tokio::test]
 async fn a_persons_cancellation_ends_the_call_of_a_client_and_is_on_record() {
     let world = World::one().await;
-    let (near, far) = tokio::io::duplex(64 * 1024);
+    let (near, remote) = tokio::io::duplex(64 * 1024);
     let gateway = world.gateway.clone();
     tokio::spawn(async move {
-        let (input, output) = tokio::io::split(far);
+        let (input, output) = tokio::io::split(remote);
         gateway.serve_stdio(Scope::Union, input, output).await;
     });
     let (reader, mut writer) = tokio::io::split(near);

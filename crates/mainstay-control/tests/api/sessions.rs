@@ -15,10 +15,10 @@ use crate::support::World;
 async fn a_session_shows_its_client_the_servers_it_uses_and_the_call_it_waits_for() {
     let world = World::one().await;
     assert!(world.client.sessions().await.expect("a list").sessions.is_empty());
-    let (near, far) = tokio::io::duplex(64 * 1024);
+    let (near, remote) = tokio::io::duplex(64 * 1024);
     let gateway = world.gateway.clone();
     tokio::spawn(async move {
-        let (input, output) = tokio::io::split(far);
+        let (input, output) = tokio::io::split(remote);
         gateway.serve_stdio(Scope::Union, input, output).await;
     });
     let (reader, mut writer) = tokio::io::split(near);

@@ -144,7 +144,7 @@ impl Daemon {
                 output: Some(output),
             };
         };
-        let mut fleet = self.settings.fleets.clone();
+        let mut fleet = self.settings.gateways.fleets.clone();
         if let Some(introduction) = input.introduction() {
             fleet = introduced_as(fleet, introduction.clone());
         }
@@ -152,7 +152,8 @@ impl Daemon {
         let switch_key = live::key(&config);
         let scope = Scope::Server(config.name().into());
         let name = config.name().to_owned();
-        let gateway = Gateway::builder(fleet).for_one_client().start([config]);
+        let gateway = self.settings.gateways.of(&config, fleet);
+        let gateway = gateway.for_one_client().start([config]);
         let listed = self.listing.add(&name, &switch_key, &gateway);
         let end = self.serve_on(&gateway, scope, input, output).await;
         gateway.close(self.settings.stop_within).await;
@@ -229,7 +230,7 @@ impl Daemon {
         if let Some(why) = self.live.unusable() {
             return Err(HelloRefusal::new(
                 format!("the daemon's configuration cannot be used ({why})"),
-                "mend it: the daemon reads it again when it changes",
+                "fix it: the daemon reads it again when it changes",
             ));
         }
         let own = self.live.file();

@@ -21,10 +21,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use mainstay::Fleet;
 use mainstay::config::Secret;
 use mainstay::recorder::RecorderOptions;
 use mainstay::transport::http::CredentialSource;
-use mainstay::{Fleet, FleetBuilder};
 use mainstay_control::{Control, ControlService, Role};
 use mainstay_gateway::Gateway;
 use tokio::net::{UnixListener, UnixStream};
@@ -39,7 +39,7 @@ use mainstay_bridge::hello::{BridgeStatus, DaemonStatus, EndReason, Share, Share
 use mainstay_bridge::{RuntimeDirectory, StartReport, bound_log};
 use page::PagePlace;
 pub use place::{Place, PlaceError};
-use pool::{ServerPool, state_of};
+use pool::{HostGateways, ServerPool, state_of};
 use socket_watch::SocketWatch;
 use users::Users;
 
@@ -60,6 +60,8 @@ pub struct DaemonSettings {
     pub store: Option<PathBuf>,
     /// Where servers get their credentials from whose configuration has none.
     pub credential_source: Option<Arc<dyn CredentialSource>>,
+    /// Names the command that logs in to a server, by the server's name or its address.
+    pub login_command: Option<LoginCommand>,
     /// The daemon ends when it was not used for this long; `None`: never.
     pub idle: Option<Duration>,
     /// How long a server runs after the last bridge that asked for it has left.
@@ -73,6 +75,9 @@ pub struct DaemonSettings {
     /// The token that the dashboard's logins are made from; `None`: no dashboard.
     pub page_token: Option<Secret>,
 }
+
+/// Names the command that logs in to the server of a name, or at an address.
+pub type LoginCommand = fn(&str) -> String;
 
 /// The servers of the daemon's own.
 pub struct DaemonConfiguration {
@@ -111,8 +116,8 @@ struct RunSettings {
     idle: Option<Duration>,
     drain: Duration,
     stop_within: Duration,
-    /// How the fleet of a bridge with a server of its own is made.
-    fleets: FleetBuilder,
+    /// How the gateway of a bridge with a server of its own is made.
+    gateways: HostGateways,
 }
 
 #[derive(Default)]
@@ -200,6 +205,7 @@ impl Daemon {
             starts_configured,
             store,
             credential_source,
+            login_command,
             idle,
             linger,
             drain,
@@ -217,7 +223,15 @@ impl Daemon {
             Some(source) => fleets.credential_source(source),
             None => fleets,
         };
-        let configured = Gateway::start(fleets.clone(), []);
+        let configured = match login_command {
+            Some(command) => Gateway::builder(fleets.clone()).login_command(command),
+            None => Gateway::builder(fleets.clone()),
+        };
+        let configured = configured.start([]);
+        let gateways = HostGateways {
+            fleets,
+            login_command,
+        };
         let journal = ReloadJournal::default();
         let DaemonConfiguration { live, report } = configuration;
         let report = {
@@ -233,7 +247,7 @@ impl Daemon {
         journal.bind(&control);
         let listing = ServerListing::new(control.clone(), configured.clone());
         let pool = ServerPool::new(
-            fleets.clone(),
+            gateways.clone(),
             linger,
             users.clone(),
             listing.clone(),
@@ -246,7 +260,7 @@ impl Daemon {
                 idle,
                 drain,
                 stop_within,
-                fleets,
+                gateways,
             },
             since: SystemTime::now(),
             pool,

@@ -5,15 +5,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mainstay::config::Target;
 use mainstay::{FleetBuilder, ServerConfig, StateKind};
-use mainstay_gateway::Gateway;
+use mainstay_gateway::{Gateway, GatewayBuilder};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::LoginCommand;
 use super::listed::{ListedServer, ServerListing};
 use super::users::{DaemonUse, Users};
 use crate::live::{self, HostSwitches};
+use mainstay_bridge::VARIABLES_HINT;
 use mainstay_bridge::hello::{CommandServer, HelloRefusal, Share, SharedServerStatus, UrlServer};
 
 /// How long a server may take to stop when no bridge wants it: longer than the stop ladder.
@@ -97,14 +100,35 @@ fn invalid(error: &mainstay::config::InvalidServer) -> HelloRefusal {
     let problems: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
     HelloRefusal::new(
         format!("the server cannot be used ({})", problems.join("; ")),
-        "mend it in the configuration of the host",
+        "fix it in the configuration of the host",
     )
+}
+
+/// How the gateways of servers are made that hosts bring.
+#[derive(Clone)]
+pub(super) struct HostGateways {
+    pub(super) fleets: FleetBuilder,
+    pub(super) login_command: Option<LoginCommand>,
+}
+
+impl HostGateways {
+    /// A gateway for this server. The configuration does not have the server, so a login is made by its address.
+    pub(super) fn of(&self, config: &ServerConfig, fleet: FleetBuilder) -> GatewayBuilder {
+        let gateway = Gateway::builder(fleet).start_hint(VARIABLES_HINT);
+        match (config.target(), self.login_command) {
+            (Target::Http(target), Some(command)) => {
+                let command = command(target.url().shown());
+                gateway.login_command(move |_name| command.clone())
+            }
+            (_, _) => gateway,
+        }
+    }
 }
 
 /// All of them.
 pub(super) struct ServerPool {
     slots: Mutex<HashMap<PoolKey, PoolSlot>>,
-    fleets: FleetBuilder,
+    gateways: HostGateways,
     /// How long a server runs after its last bridge left.
     linger: Duration,
     users: Users,
@@ -139,7 +163,7 @@ pub(super) struct Membership {
 
 impl ServerPool {
     pub(super) fn new(
-        fleets: FleetBuilder,
+        gateways: HostGateways,
         linger: Duration,
         users: Users,
         listing: Arc<ServerListing>,
@@ -147,7 +171,7 @@ impl ServerPool {
     ) -> Arc<Self> {
         Arc::new(Self {
             slots: Mutex::default(),
-            fleets,
+            gateways,
             linger,
             users,
             listing,
@@ -193,7 +217,8 @@ impl ServerPool {
                     let config = self.switches.applied_to(config);
                     let name: Arc<str> = config.name().into();
                     let switch_key = live::key(&config);
-                    let gateway = Gateway::start(self.fleets.clone(), [config]);
+                    let gateway = self.gateways.of(&config, self.gateways.fleets.clone());
+                    let gateway = gateway.start([config]);
                     let open = OpenSlot {
                         listed: self.listing.add(&name, &switch_key, &gateway),
                         gateway,

@@ -115,8 +115,28 @@ impl InForce {
         configuration.problems.iter().filter(is_new).cloned().collect()
     }
 
-    pub(super) fn server(&self, name: &str) -> Option<&ServerConfig> {
-        self.servers.iter().find(|server| server.name() == name)
+    /// All servers. One with errors is among them as [unusable](ServerConfig::unusable), so that everyone who asks for it is
+    /// told why.
+    pub(super) fn all_servers(&self) -> Vec<ServerConfig> {
+        // A server whose very name is wrong cannot be asked for.
+        let unusable = self.refused.iter().filter_map(|name| {
+            let reason = self.errors_of(name);
+            ServerConfig::unusable(name, reason).build().ok()
+        });
+        self.servers.iter().cloned().chain(unusable).collect()
+    }
+
+    /// The first error of a server, and how many more there are.
+    fn errors_of(&self, name: &str) -> String {
+        let is_its_own = |problem: &&Problem| {
+            problem.severity == Severity::Error && problem.server.as_deref() == Some(name)
+        };
+        let mut errors = self.problems.iter().filter(is_its_own);
+        match (errors.next(), errors.count()) {
+            (Some(first), 0) => first.to_string(),
+            (Some(first), more) => format!("{first} ({more} more: `mainstay check --no-start` shows all)"),
+            (None, _) => "it has errors: `mainstay check --no-start` shows them".to_owned(),
+        }
     }
 }
 

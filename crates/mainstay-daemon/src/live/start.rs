@@ -152,7 +152,7 @@ impl LiveStart {
 
     /// The servers to start, enabled and disabled as a person last wanted them.
     pub fn servers(&self) -> Vec<ServerConfig> {
-        self.switches.applied_to(&self.in_force.servers)
+        self.switches.applied_to(&self.in_force.all_servers())
     }
 
     /// Whether other servers stand in for a file that does not exist.
@@ -226,7 +226,7 @@ impl LiveConfiguration {
         self.health.borrow().problem.clone()
     }
 
-    /// Why there is no configuration: the file could not be used when the program started, and was not mended since.
+    /// Why there is no configuration: the file could not be used when the program started, and was not fixed since.
     pub fn unusable(&self) -> Option<Arc<str>> {
         let health = self.health.borrow();
         health.is_unusable.then(|| health.problem.clone()).flatten()

@@ -171,7 +171,7 @@ impl Switches {
         self.wanted
             .retain(|name, enabled| match configuration.server(name) {
                 Some(server) => server.enabled() != *enabled,
-                // One with an error comes back when the error is mended.
+                // One with an error comes back when the error is fixed.
                 None => configuration.refused.contains(name),
             });
         self.wanted.len() < before

@@ -111,7 +111,7 @@ impl LiveTask {
     async fn start(&mut self) {
         if self.is_dormant {
             self.is_dormant = false;
-            let servers = self.switches.applied_to(&self.in_force.servers);
+            let servers = self.switches.applied_to(&self.in_force.all_servers());
             let _all_are_added = self.gateway.apply(servers).await;
         }
     }
@@ -143,7 +143,7 @@ impl LiveTask {
             {
                 self.accept();
             }
-            // One that was refused before and is mended is applied, even if it changes nothing: so those who saw the refusal see its
+            // One that was refused before and is fixed is applied, even if it changes nothing: so those who saw the refusal see its
             // end.
             Ok(configuration) => {
                 let reloaded = self.apply(configuration).await;
@@ -201,7 +201,10 @@ impl LiveTask {
             // It is needless on the disk too, and is forgotten there when the next switch is kept.
             let _ = self.save().await;
         }
-        let servers = self.switches.applied_to(&configuration.servers);
+        let problems = self.in_force.new_problems(&configuration);
+        let file = configuration.source.clone();
+        self.in_force = configuration.into();
+        let servers = self.switches.applied_to(&self.in_force.all_servers());
         let changes = match self.is_dormant {
             true => Changes::default(),
             false => self.gateway.apply(servers).await,
@@ -214,12 +217,11 @@ impl LiveTask {
             .cloned()
             .collect();
         let reloaded = Reloaded {
-            file: configuration.source.clone(),
+            file,
             still_disabled,
-            problems: self.in_force.new_problems(&configuration),
+            problems,
             changes,
         };
-        self.in_force = configuration.into();
         self.was_read = true;
         self.accept();
         reloaded
@@ -227,12 +229,13 @@ impl LiveTask {
 
     async fn switch(&mut self, server: String, enabled: bool) -> Result<Switched, SwitchError> {
         self.start().await;
-        let Some(config) = self.in_force.server(&server) else {
+        let servers = self.in_force.all_servers();
+        let Some(config) = servers.iter().find(|config| config.name() == server) else {
             return Err(SwitchError::Unknown(server));
         };
         self.switches.set(config, enabled);
         // The fleet is given what is wanted as a configuration, so that the next reload finds nothing to change.
-        let wanted = self.switches.applied_to(&self.in_force.servers);
+        let wanted = self.switches.applied_to(&servers);
         let _changes = self.gateway.apply(wanted).await;
         let Some(handle) = self.gateway.fleet().server(&server) else {
             return Err(SwitchError::Ending);

@@ -154,8 +154,7 @@ impl RunningRequest {
             "resources/read" => "uri",
             _other => return None,
         };
-        let leading = params.leading_text(member);
-        let name = leading.or_else(|| Some(params.get(member)?.as_str()))?;
+        let name = params.shown_text(member)?;
         (name.len() <= NAME_LIMIT).then(|| name.to_owned())
     }
 

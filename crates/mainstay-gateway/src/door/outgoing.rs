@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use mainstay::gateway::message::{self, RawJson, RpcError};
 
+use crate::answer_kind::AnswerKind;
 use crate::budget::{Account, Spent};
 
 /// Messages of up to this length are copied into one buffer; the payload of a longer one is sent from where it lies.
@@ -20,32 +21,32 @@ pub(super) enum OutgoingMessage {
 pub(super) struct RequestAnswer {
     pub(super) id: RawJson,
     pub(super) result: Result<RawJson, RpcError>,
-    /// Whether other clients may be sent the same payload, since it is a list. It is charged once for all of them.
-    pub(super) is_shared: bool,
+    pub(super) kind: AnswerKind,
 }
 
 impl RequestAnswer {
     /// Writes the answer and charges it to its client, if it fits into the client's budget.
     pub(super) fn write(&self, account: &Account) -> Result<OutgoingMessage, Spent> {
-        let Self {
-            id,
-            result,
-            is_shared,
-        } = self;
+        let Self { id, result, kind } = self;
         if !self.is_large() {
             return account
                 .charge(message::response(id, result))
                 .map(OutgoingMessage::Whole);
         }
         let [head, payload, tail] = message::response_in_pieces(id, result);
-        let payload = match is_shared {
-            true => account.charge_shared(payload)?,
-            false => account.charge(payload)?,
+        let payload = match kind {
+            AnswerKind::List => account.charge_shared(payload)?,
+            AnswerKind::ToolCall(_) | AnswerKind::Other => account.charge(payload)?,
         };
         Ok(OutgoingMessage::Pieces([head, payload, tail]))
     }
 
-    /// Writes the answer, or an error that says why it does not fit.
+    /// What is answered instead, where the answer does not fit.
+    pub(super) fn instead(&self, spent: Spent) -> Bytes {
+        message::response(&self.id, &self.kind.dropped(spent))
+    }
+
+    /// Writes the answer, or one that says why it does not fit.
     pub(super) fn write_or_refuse(&self, account: &Account) -> OutgoingMessage {
         let written = self.write(account);
         written.unwrap_or_else(|spent| OutgoingMessage::Whole(self.refuse(spent, account)))
@@ -65,7 +66,7 @@ impl RequestAnswer {
     }
 
     fn refuse(&self, spent: Spent, account: &Account) -> Bytes {
-        account.charge_in_any_case(message::response(&self.id, &Err(spent.into())))
+        account.charge_in_any_case(self.instead(spent))
     }
 
     fn payload(&self) -> &RawJson {
@@ -99,15 +100,17 @@ impl From<Bytes> for OutgoingMessage {
 mod tests {
     use std::sync::Arc;
 
+    use mainstay::Era;
+
     use super::*;
     use crate::budget::{Budget, BudgetLimits, MIB};
     use crate::principal::Principal;
 
-    fn answered(bytes: usize, is_shared: bool) -> RequestAnswer {
+    fn answered(bytes: usize, kind: AnswerKind) -> RequestAnswer {
         RequestAnswer {
             id: RawJson::from(7),
             result: Ok(RawJson::from_value(&"x".repeat(bytes)).unwrap()),
-            is_shared,
+            kind,
         }
     }
 
@@ -117,7 +120,7 @@ mod tests {
             all: 4 * MIB,
             share: None,
         }));
-        let list = answered(3 * MIB, true);
+        let list = answered(3 * MIB, AnswerKind::List);
         let payload = list.payload().as_bytes().as_ptr();
         let unread: Vec<OutgoingMessage> = (0..100)
             .map(|session| list.write(&budget.account(Principal::session(session))).unwrap())
@@ -130,7 +133,7 @@ mod tests {
         }
         let charged = list.payload().as_bytes().len();
         assert_eq!(budget.held(), charged);
-        let changed = answered(3 * MIB, true);
+        let changed = answered(3 * MIB, AnswerKind::List);
         let account = budget.account(Principal::session(1));
         assert!(
             changed.write(&account).is_err(),
@@ -148,29 +151,48 @@ mod tests {
             share: Some(2 * MIB),
         }));
         let account = budget.account(Principal::session(1));
-        let answered = answered(3 * MIB / 2, false);
-        let first = answered.write_or_refuse(&account);
-        assert_eq!(
-            first.len(),
-            message::response(&answered.id, &answered.result).len()
-        );
-        for refused in [
-            answered.write_or_refuse(&account),
-            answered.write_line(&account).into(),
-        ] {
+        let call = answered(3 * MIB / 2, AnswerKind::ToolCall(Era::Modern));
+        let first = call.write_or_refuse(&account);
+        assert_eq!(first.len(), message::response(&call.id, &call.result).len());
+        let read = |refused: OutgoingMessage| -> serde_json::Value {
             let OutgoingMessage::Whole(line) = refused else {
                 panic!("in pieces");
             };
-            let refused: serde_json::Value = serde_json::from_slice(&line).unwrap();
+            serde_json::from_slice(&line).unwrap()
+        };
+        let list = answered(3 * MIB / 2, AnswerKind::List);
+        let other = answered(3 * MIB / 2, AnswerKind::Other);
+        for written in [
+            RequestAnswer::write_or_refuse,
+            |answer: &RequestAnswer, account: &Account| answer.write_line(account).into(),
+        ] {
+            let refused = read(written(&list, &account));
             assert_eq!(
                 (&refused["id"], &refused["error"]["code"]),
                 (&7.into(), &(-32000).into())
             );
             let words = refused["error"]["message"].as_str().unwrap();
             assert!(words.contains("(2 MiB): read the answers that wait"), "{words}");
+            // What has run must not be taken for refused.
+            let refused = read(written(&other, &account));
+            assert_eq!(
+                refused["error"]["data"]["mainstay"]["outcome"], "answered",
+                "{refused}"
+            );
+            let refused = &read(written(&call, &account))["result"];
+            assert_eq!(refused["_meta"]["mainstay"]["outcome"], "answered", "{refused}");
+            assert_eq!(
+                (&refused["isError"], &refused["resultType"]),
+                (&true.into(), &"complete".into())
+            );
+            let words = refused["content"][0]["text"].as_str().unwrap();
+            assert!(
+                words.contains("has run") && !words.contains("try again"),
+                "{words}"
+            );
         }
         drop(first);
         assert_eq!(budget.held(), 0);
-        assert!(answered.write(&account).is_ok());
+        assert!(call.write(&account).is_ok());
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use mainstay::gateway::message::{Params, RawJson};
 
 use super::outgoing::RequestAnswer;
+use crate::answer_kind::AnswerKind;
 use crate::client::{Client, Outbox, RunningRequest};
 use crate::protocol::ClientMeta;
-use crate::router::{RoutedRequest, Router, is_shared};
+use crate::router::{RoutedRequest, Router};
 
 /// A request, parsed once.
 pub(super) struct ClientRequest {
@@ -59,7 +60,7 @@ impl ClientRequest {
         Some(RequestAnswer {
             id,
             result,
-            is_shared: is_shared(&method),
+            kind: AnswerKind::of(&method, client.era),
         })
     }
 }

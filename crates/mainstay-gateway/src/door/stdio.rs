@@ -6,7 +6,6 @@
 
 mod input;
 mod output;
-mod oversized;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +23,7 @@ use super::batch::{self, PendingLine};
 use super::http::log_refused_line;
 use super::outgoing::{OutgoingMessage, RequestAnswer};
 use super::request::ClientRequest;
+use crate::answer_kind::AnswerKind;
 use crate::budget::{Account, Spent};
 use crate::client::{Client, Outbox};
 use crate::gateway::Gateway;
@@ -304,7 +304,7 @@ impl StdioSession {
                 Err(error) => Some(RequestAnswer {
                     id: request.id,
                     result: Err(error),
-                    is_shared: false,
+                    kind: AnswerKind::Other,
                 }),
             }
         }

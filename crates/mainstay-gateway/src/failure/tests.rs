@@ -9,13 +9,17 @@ use super::*;
 
 /// A server that is not connected, of which everything can be changed.
 async fn not_connected() -> NotConnected {
-    let config = ServerConfig::stdio("files", "/no/such/program").build().unwrap();
+    not_connected_to("/no/such/program").await
+}
+
+async fn not_connected_to(program: &str) -> NotConnected {
+    let config = ServerConfig::stdio("files", program).build().unwrap();
     let fleet = Fleet::builder().start([config]);
     let server = fleet.server("files").unwrap();
     let failed = server
         .wait_until(Duration::from_secs(60), |status| status.last_error.is_some())
         .await;
-    let mut now = NotConnected::from(&failed.expect("a program that is not there"));
+    let mut now = NotConnected::from(&failed.expect("a program that does not run"));
     let mut failure = (*now.last_error.unwrap()).clone();
     "exited with status 3".clone_into(&mut failure.message);
     now.last_error = Some(failure.into());
@@ -39,10 +43,14 @@ fn in_state(
 }
 
 fn described(error: &CallError) -> (String, Value) {
-    let result: Value = tool_result(error).unwrap().parse().unwrap();
+    let result: Value = tool_result(error, &Advice::default()).unwrap().parse().unwrap();
     assert_eq!(result["isError"], true);
     let text = result["content"][0]["text"].as_str().unwrap().to_owned();
-    assert_eq!(answer(error).message(), text, "an error says the same");
+    assert_eq!(
+        answer(error, &Advice::default()).message(),
+        text,
+        "an error says the same"
+    );
     (text, result["_meta"]["mainstay"].clone())
 }
 
@@ -105,7 +113,7 @@ async fn the_failure_of_a_server_that_is_not_connected_says_its_state_and_what_t
         (
             state(StateKind::PermanentlyFailed, None, 1, None),
             "Server files has failed and is not tried again (permanently_failed): exited with status 3. The call did \
-             not run. A person must mend and restart the server; until then it cannot be called.",
+             not run. A person must fix and restart the server; until then it cannot be called.",
             "permanently_failed",
         ),
     ] {
@@ -255,6 +263,17 @@ fn the_failure_of_a_call_says_whether_it_may_have_run() {
             "not_sent",
         ),
         (
+            failed(Outcome::Unknown, CallErrorKind::Gone),
+            "Server files was removed. The call may have run: check its effects. It cannot be called until a person adds \
+             the server again.",
+            "unknown",
+        ),
+        (
+            failed(Outcome::NotSent, CallErrorKind::Gone),
+            "Server files was removed. The call did not run. It cannot be called until a person adds the server again.",
+            "not_sent",
+        ),
+        (
             failed(Outcome::NotSent, CallErrorKind::KeeperFailed),
             "Server files is being restarted. The call did not run. Call it again in a moment.",
             "not_sent",
@@ -275,7 +294,7 @@ fn errors_of_a_request_and_of_a_server_pass_as_they_are() {
         tool: "rm".to_owned(),
     };
     let hidden = CallError::new(Arc::from("files"), None, Outcome::NotSent, hidden);
-    let refused = tool_result(&hidden).unwrap_err();
+    let refused = tool_result(&hidden, &Advice::default()).unwrap_err();
     assert_eq!(refused.code(), RpcError::INVALID_PARAMS);
     assert_eq!(
         refused.message(),
@@ -284,5 +303,79 @@ fn errors_of_a_request_and_of_a_server_pass_as_they_are() {
     let said = RpcError::new(SERVER_UNAVAILABLE, "my own words");
     let passed = CallErrorKind::Rpc(Box::new(said.clone()));
     let passed = CallError::new(Arc::from("files"), Some(Generation(1)), Outcome::Answered, passed);
-    assert_eq!(tool_result(&passed).unwrap_err(), said);
+    assert_eq!(tool_result(&passed, &Advice::default()).unwrap_err(), said);
+}
+
+#[tokio::test]
+async fn a_failure_says_what_the_program_around_the_gateway_knows_to_do() {
+    let advice = Advice {
+        login_command: Some(Arc::new(|name| Some(format!("log in {name}")))),
+        start_hint: Some(Arc::from("It gets no variables.")),
+    };
+    let now = not_connected().await;
+    let said = |now: NotConnected| {
+        let error = CallError::from(now);
+        let call = answer(&error, &advice).message().to_owned();
+        (call, not_up(&error, &advice).message().to_owned())
+    };
+    let (call, list) = said(in_state(
+        &now,
+        StateKind::Disconnected,
+        Some(Reason::AuthRequired),
+        0,
+        None,
+    ));
+    assert!(
+        call.ends_with(
+            "A person must log in to the server (`log in files`); until then it cannot be called."
+        )
+    );
+    assert!(list.ends_with("A person must log in to the server (`log in files`)."));
+
+    // The hint is about processes that ended, and about those that were of no use yet.
+    let exited = not_connected_to("false").await;
+    for (now, is_hinted) in [(&exited, true), (&now, false)] {
+        let (call, list) = said(in_state(now, StateKind::Reconnecting, None, 1, None));
+        assert_eq!(call.ends_with(" It gets no variables."), is_hinted, "{call}");
+        assert_eq!(list.ends_with(" It gets no variables."), is_hinted, "{list}");
+    }
+    let (call, _list) = said(in_state(&exited, StateKind::Reconnecting, None, 0, None));
+    assert!(!call.contains("variables"), "{call}");
+}
+
+#[tokio::test]
+async fn a_server_that_refused_a_token_is_told_apart_from_one_that_was_shown_none() {
+    let mut now = in_state(
+        &not_connected().await,
+        StateKind::Disconnected,
+        Some(Reason::AuthRequired),
+        0,
+        None,
+    );
+    for (error, said) in [
+        (
+            Some("invalid_token"),
+            "refused the token that it was shown (invalid_token) and asks for a login",
+        ),
+        (None, "refused the token that it was shown and asks for a login"),
+        // What has no form of a name may be anything, the token included.
+        (
+            Some("sk-123 is bad"),
+            "refused the token that it was shown and asks for a login",
+        ),
+        (Some("insufficient_scope"), "asks for a login"),
+    ] {
+        let mut challenge = Challenge::default();
+        challenge.error = error.map(str::to_owned);
+        challenge.refuses_credential = true;
+        let mut failure = (**now.last_error.as_ref().unwrap()).clone();
+        failure.challenge = Some(challenge);
+        now.last_error = Some(failure.into());
+        let answered = answer(&CallError::from(now.clone()), &Advice::default());
+        let message = answered.message();
+        assert!(
+            message.starts_with(&format!("Server files {said} (disconnected).")),
+            "{message}"
+        );
+    }
 }

@@ -17,12 +17,13 @@ use super::parked::{NoParkedCall, PendingReply};
 use super::resolve::{ForwardedRequest, Upstream};
 use super::tasks::TaskReply;
 use super::{Level, RoutedRequest, Router};
+use crate::answer_kind::AnswerKind;
 use crate::budget::Spent;
 use crate::client::{Client, RunningRequest};
-use crate::failure;
+use crate::failure::{self, Advice};
 use crate::protocol::{
-    MODERN_VERSIONS, RESOURCE_NOT_FOUND, SERVER_UNAVAILABLE, completed, declined, invalid_params,
-    missing_capability, text, without_client,
+    MODERN_VERSIONS, RESOURCE_NOT_FOUND, completed, declined, invalid_params, missing_capability, text,
+    without_client,
 };
 
 /// Progress notifications that wait for a slow client; more are dropped, as each says all that the ones before it did.
@@ -96,13 +97,10 @@ impl Router {
             Retry::Unanswered(call, question) => return self.park(call, question, &request, params).await,
         };
         match call.next_event(&request).await {
-            CallEvent::Reply(reply) => call.answer(&request, reply).await,
+            CallEvent::Reply(reply) => call.answer(&request, reply, &self.advice).await,
             CallEvent::Question(question) => self.park(call, question, &request, params).await,
             CallEvent::ReplyDropped(spent) => {
-                let what = format!(
-                    "the call has run, and the gateway dropped its answer before the client fetched it: {spent}"
-                );
-                Err(RpcError::new(SERVER_UNAVAILABLE, what))
+                AnswerKind::of(request.method, request.client.era).dropped(spent)
             }
         }
     }
@@ -248,6 +246,7 @@ impl ForwardedCall {
         self,
         request: &RoutedRequest<'_>,
         reply: Result<Reply, CallError>,
+        advice: &Advice,
     ) -> Result<RawJson, RpcError> {
         let missing = self
             .questions
@@ -279,10 +278,10 @@ impl ForwardedCall {
             }
         }
         if request.method == "tools/call" {
-            let result = failure::tool_result(&error)?;
+            let result = failure::tool_result(&error, advice)?;
             return Ok(completed(result, request.method, request.client.era));
         }
-        Err(in_era(request, failure::answer(&error)))
+        Err(in_era(request, failure::answer(&error, advice)))
     }
 }
 

@@ -17,8 +17,7 @@ use super::resolve::removed;
 use super::{RoutedRequest, Router, tasks};
 use crate::client::Client;
 use crate::failure;
-use crate::introduction::ClientIntroduction;
-use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS, text};
+use crate::protocol::{ClientIntroduction, LEGACY_VERSIONS, MODERN_VERSIONS, text};
 use crate::scope::Scope;
 
 /// How long a client waits for the first handshake of the one server that it wants. A server that takes longer to start has failed
@@ -73,7 +72,7 @@ impl Router {
                 let known = server.wait_introduced(INTRODUCTION_TIMEOUT).await;
                 known
                     .map(|known| about_one(&known, client.era))
-                    .map_err(|error| failure::not_up(&error))
+                    .map_err(|error| failure::not_up(&error, &self.advice))
             }
         }
     }
@@ -92,7 +91,7 @@ impl Router {
             };
             match known {
                 Some(about) => union.add(server.name(), &about, client.era),
-                None => union.add_unknown(server.name(), failure::why_not_up(&status)),
+                None => union.add_unknown(server.name(), failure::why_not_up(&status, &self.advice)),
             }
         }
         union.into_about()

@@ -31,11 +31,14 @@ impl Router {
         acknowledgement.tasks = self.follow(request, &subscriber, &wanted.task_ids).await?;
         let mut topics = Vec::new();
         for uri in wanted.resource_subscriptions {
+            let topic = Topic::resource(uri.clone())?;
             if let Ok(upstream) = self.server_of(request, &uri) {
-                acknowledgement.uris.push(uri.clone());
-                topics.push((Topic::Resource(uri), upstream));
+                acknowledgement.uris.push(uri);
+                topics.push((topic, upstream));
             }
         }
+        let account = self.budget.account(request.client.principal);
+        let _held = account.hold(topics.iter().map(|(topic, _)| topic.cost()).sum())?;
         outbox.acknowledge(message::notification(
             "notifications/subscriptions/acknowledged",
             Some(&acknowledgement.params(id)),
@@ -43,7 +46,11 @@ impl Router {
         for (topic, upstream) in topics {
             let expected = subscriber.expect(&topic, &upstream)?;
             // A resource that its server refuses changes nothing for the others.
-            if let Ok(subscription) = self.subscriptions.begin(request.client, upstream, &topic).await {
+            if let Ok(subscription) = self
+                .subscriptions
+                .begin(request.client, upstream, &topic, &self.advice)
+                .await
+            {
                 expected.keep(subscription);
             }
         }

@@ -13,7 +13,6 @@ mod log_level;
 mod pages;
 mod parked;
 mod resolve;
-mod starting;
 mod state;
 mod subscribers;
 mod subscriptions;
@@ -27,9 +26,8 @@ use mainstay::{Catalog, Era, Fleet};
 use tracing::Instrument;
 
 pub(crate) use listen::ended;
-pub(crate) use lists::is_shared;
+pub(crate) use lists::StartWaits;
 pub(crate) use log_level::Level;
-pub(crate) use starting::StartWaits;
 #[cfg(any(test, fuzzing))]
 pub(crate) use state::fuzz as fuzz_state;
 pub(crate) use subscribers::{Subscriber, Subscribers, TASK_STATUS, fingerprints_of, task_id};
@@ -37,6 +35,7 @@ pub(crate) use subscribers::{Subscriber, Subscribers, TASK_STATUS, fingerprints_
 use crate::budget::{Budget, BudgetLimits};
 use crate::client::{Client, Outbox, RunningRequest};
 use crate::door::HttpCaller;
+use crate::failure::Advice;
 use crate::isolation::Isolated;
 use crate::observer::{ObservedRequest, RequestObserver};
 use crate::principal::Principal;
@@ -59,6 +58,8 @@ pub(crate) struct Router {
     parked: ParkedCalls,
     subscriptions: Subscriptions,
     tasks: ClientTasks,
+    /// What the program knows to do about failures.
+    advice: Advice,
 }
 
 /// One request, as it came through a door.
@@ -85,6 +86,7 @@ impl Router {
             lists: Lists::default(),
             parked: ParkedCalls::new(),
             subscriptions: Subscriptions::default(),
+            advice: Advice::default(),
         }
     }
 
@@ -99,6 +101,11 @@ impl Router {
     /// The router that observes its requests so.
     pub(crate) fn observed(self, observer: RequestObserver) -> Self {
         Self { observer, ..self }
+    }
+
+    /// The router whose failures say this.
+    pub(crate) fn advising(self, advice: Advice) -> Self {
+        Self { advice, ..self }
     }
 
     pub(crate) fn fleet(&self) -> &Fleet {

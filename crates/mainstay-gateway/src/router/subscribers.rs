@@ -1,9 +1,7 @@
 //! The subscribers: sessions of legacy clients and listens of modern ones, and the notifications that they get outside of calls.
 
 mod fingerprints;
-mod lists;
 mod subscriber;
-mod tasks;
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -25,9 +23,7 @@ use crate::isolation::OwnServers;
 use crate::protocol::SUBSCRIPTION_KEY;
 use crate::scope::Scope;
 pub(crate) use fingerprints::fingerprints_of;
-pub(crate) use lists::ListFilter;
-pub(crate) use subscriber::Subscriber;
-pub(crate) use tasks::{STATUS as TASK_STATUS, id as task_id};
+pub(crate) use subscriber::{ListFilter, Subscriber, TASK_STATUS, task_id};
 
 const RESOURCE_UPDATED: &str = "notifications/resources/updated";
 
@@ -293,10 +289,10 @@ impl ClientHandler for Subscribers {
         let (server, params) = (&notification.server, notification.params.as_ref());
         match notification.method.as_str() {
             RESOURCE_UPDATED => self.resource_updated(server, params),
-            tasks::FOLLOWED => self.followed_task_changed(server, params),
+            subscriber::TASK_FOLLOWED => self.followed_task_changed(server, params),
             _other if self.has_one_client => self.notify_only_client(notification),
-            tasks::STATUS => {
-                if let Some(id) = tasks::id(params) {
+            TASK_STATUS => {
+                if let Some(id) = task_id(params) {
                     self.task_changed(server, &id, params);
                 }
             }

@@ -16,14 +16,23 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::resolve::{Upstream, string};
 use super::{RoutedRequest, Router};
+use crate::budget::HeldBytes;
 use crate::client::Client;
-use crate::failure;
+use crate::failure::{self, Advice};
 use crate::isolation::OwnServers;
 use crate::protocol::invalid_params;
 use crate::scope::Scope;
 
 /// Resources that one session, or one listen, may subscribe to.
 pub(super) const RESOURCE_LIMIT: usize = 10_000;
+
+/// The longest uri that a client may subscribe to, in bytes.
+const URI_LIMIT: usize = 8 * 1024;
+
+/// What a subscription is charged with: for itself, and for each copy of its uri. Tables of the subscriber, of the gateway, of the
+/// server and of its connection have one each, and two are on their way.
+const SUBSCRIPTION_COST: usize = 1024;
+const URI_COPIES: usize = 6;
 
 /// Something that a client can subscribe to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +75,8 @@ struct SubscriptionParts {
     /// The session's own servers, where it is one of them.
     own: Option<Arc<OwnServers>>,
     topic: Topic,
+    /// What it holds of its client's share of memory.
+    held: Option<HeldBytes>,
 }
 
 /// Why a subscription failed.
@@ -85,10 +96,15 @@ impl Router {
             return Err(invalid_params("there is no session that could get notifications"));
         };
         // Before the server is asked: it may send an update right after it has answered.
-        let topic = Topic::Resource(uri);
+        let topic = Topic::resource(uri)?;
+        let account = self.budget.account(request.client.principal);
+        let held = account.hold(topic.cost())?;
         let expected = subscriber.expect(&topic, &upstream)?;
-        let subscription = self.subscriptions.begin(request.client, upstream, &topic).await?;
-        expected.keep(subscription);
+        let subscription = self
+            .subscriptions
+            .begin(request.client, upstream, &topic, &self.advice)
+            .await?;
+        expected.keep(subscription.holding(held));
         Ok(RawJson::EMPTY_OBJECT)
     }
 
@@ -121,16 +137,18 @@ impl Subscriptions {
         client: &Client,
         upstream: Upstream,
         topic: &Topic,
+        advice: &Advice,
     ) -> Result<Subscription, RpcError> {
         let parts = SubscriptionParts {
             table: self.clone(),
             own: client.own().filter(|_| upstream.is_own).cloned(),
             server: upstream.server,
             topic: topic.clone(),
+            held: None,
         };
         let begun = tokio::spawn(parts.begin()).await;
         let failed = |_| RpcError::new(RpcError::INTERNAL_ERROR, "the subscription could not be made");
-        begun.map_err(failed)?.map_err(RpcError::from)
+        begun.map_err(failed)?.map_err(|error| error.answer(advice))
     }
 
     /// Subscribes at servers that replaced others, in the background. A session's own server is never replaced.
@@ -235,6 +253,24 @@ impl SubscriptionParts {
 }
 
 impl Topic {
+    /// A resource, unless its uri is too long.
+    pub(super) fn resource(uri: String) -> Result<Self, RpcError> {
+        if uri.len() > URI_LIMIT {
+            let what = format!(
+                "a uri that is subscribed to may have {URI_LIMIT} bytes, not {}",
+                uri.len()
+            );
+            return Err(invalid_params(what));
+        }
+        Ok(Self::Resource(uri))
+    }
+
+    /// What a subscription to it takes of its client's share of memory.
+    pub(super) fn cost(&self) -> usize {
+        let (Self::Resource(text) | Self::Task { id: text, .. }) = self;
+        SUBSCRIPTION_COST + URI_COPIES * text.len()
+    }
+
     async fn subscribe(&self, server: &Server) -> Result<(), SubscribeError> {
         match self {
             Self::Resource(uri) => Ok(server.subscribe(uri).await?),
@@ -259,18 +295,24 @@ impl SubscribeError {
     fn is_final(&self) -> bool {
         matches!(self, Self::Call(error) if matches!(error.kind(), CallErrorKind::Rpc(_)))
     }
-}
 
-impl From<SubscribeError> for RpcError {
-    fn from(error: SubscribeError) -> Self {
-        match error {
-            SubscribeError::Call(error) => failure::answer(&error),
-            SubscribeError::NotAgreed => invalid_params(error.to_string()),
+    fn answer(&self, advice: &Advice) -> RpcError {
+        match self {
+            Self::Call(error) => failure::answer(error, advice),
+            Self::NotAgreed => invalid_params(self.to_string()),
         }
     }
 }
 
 impl Subscription {
+    /// The subscription, which keeps this of its client's share of memory until it ends.
+    fn holding(mut self, held: HeldBytes) -> Self {
+        if let Some(parts) = &mut self.0 {
+            parts.held = Some(held);
+        }
+        self
+    }
+
     /// At which server it was made.
     pub(super) fn server(&self) -> &str {
         self.0.as_ref().map_or("", |parts| parts.server.name())

@@ -111,7 +111,9 @@ impl Router {
             };
             // Before the server is asked: it may send a notification right after it has agreed.
             let expected = subscriber.expect(&topic, &upstream)?;
-            let begun = self.subscriptions.begin(request.client, upstream, &topic);
+            let begun = self
+                .subscriptions
+                .begin(request.client, upstream, &topic, &self.advice);
             if let Ok(Ok(subscription)) = timeout_at(deadline, begun).await {
                 expected.keep(subscription);
                 agreed.push(id.clone());

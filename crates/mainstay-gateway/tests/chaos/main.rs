@@ -21,8 +21,7 @@ mod clients;
     reason = "shared with the tests of the door, which need more of it"
 )]
 mod door;
-mod finale;
-mod house;
+mod final_checks;
 mod person;
 #[path = "../router/client.rs"]
 #[expect(
@@ -30,6 +29,7 @@ mod person;
     reason = "shared with the tests of the desk, which need more of it"
 )]
 mod pipes;
+mod running_gateway;
 #[path = "../../../mainstay/tests/support/processes.rs"]
 #[expect(
     dead_code,
@@ -54,7 +54,7 @@ use tokio::sync::watch;
 
 use adversary::Adversary;
 use cast::Cast;
-use house::House;
+use running_gateway::RunningGateway;
 use support::Stage;
 use verdict::Evidence;
 
@@ -77,43 +77,43 @@ async fn a_gateway_keeps_its_word_in_chaos() {
     let stage = Stage::new();
     let before = after_a_first_gateway(&stage).await;
     let cast = Cast::assemble(stage).await;
-    let house = House::open((0..SERVERS).map(|n| cast.config(n, 0))).await;
+    let running = RunningGateway::open((0..SERVERS).map(|n| cast.config(n, 0))).await;
     let (over, chaos) = watch::channel(false);
     let machine = Lateness::watch();
-    let guests = house.guests(seed, &chaos).await;
-    let living: Vec<_> = guests
+    let people = running.people(seed, &chaos).await;
+    let living: Vec<_> = people
         .into_iter()
         .map(|guest| tokio::spawn(guest.live(chaos.clone())))
         .collect();
 
-    let fleet = house.gateway.fleet().clone();
+    let fleet = running.gateway.fleet().clone();
     let mut adversary = Adversary::new(&fleet, &cast, seed);
     adversary.rage(Instant::now() + lasts).await;
-    adversary.relent().await;
-    finale::servers_are_back(&fleet).await;
+    adversary.stop().await;
+    final_checks::servers_are_back(&fleet).await;
     over.send_replace(true);
-    let mut guests = Vec::new();
+    let mut people = Vec::new();
     for life in living {
-        guests.push(life.await.unwrap());
+        people.push(life.await.unwrap());
     }
-    finale::renewed(&fleet).await;
-    for guest in &mut guests {
+    final_checks::renewed(&fleet).await;
+    for guest in &mut people {
         guest.finds_all_well().await;
     }
     let machine_late = machine.worst().await;
 
     let mut diaries = Vec::new();
     let mut heard = [0; 3];
-    for guest in guests {
-        let ears = guest.client.ears();
-        let of_guest = [ears.questions(), ears.updates(), ears.changes()];
+    for guest in people {
+        let received = guest.client.received();
+        let of_guest = [received.questions(), received.updates(), received.changes()];
         heard = std::array::from_fn(|what| heard[what] + of_guest[what]);
         guest.client.leave().await;
         diaries.push(guest.diary);
     }
     let deeds = adversary.deeds();
     drop((fleet, adversary));
-    house.close().await;
+    running.close().await;
     assert_eq!(cast.stage().tree().pids(), [] as [i32; 0], "processes are left");
     let ledgers = cast.lines();
     drop(cast);
@@ -137,15 +137,15 @@ fn name(server: usize) -> String {
 /// What is held when a first gateway has come and gone, and has left what every later one finds there: the guardian, the
 /// signal handler.
 async fn after_a_first_gateway(stage: &Stage) -> Held {
-    let far = FaultyHttpServer::start(Script::new(), HttpScript::new())
+    let remote = FaultyHttpServer::start(Script::new(), HttpScript::new())
         .await
         .unwrap();
-    let house = House::open([
+    let running = RunningGateway::open([
         stage.server("first", FaultyServer::new()).build().unwrap(),
-        ServerConfig::http("web", far.url("/mcp")).build().unwrap(),
+        ServerConfig::http("web", remote.url("/mcp")).build().unwrap(),
     ])
     .await;
-    house.close().await;
-    drop(far);
+    running.close().await;
+    drop(remote);
     Held::settled().await
 }

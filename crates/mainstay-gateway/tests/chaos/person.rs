@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mainstay_testkit::Speaks;
-use mainstay_testkit::chaos::{ChaosServerKind, Dice, Errand};
+use mainstay_testkit::chaos::{ChaosServerKind, Dice, PlannedCall};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -97,15 +97,15 @@ impl Person {
                     self.look("logging/setLevel", level, Duration::from_secs(2)).await;
                 }
                 26..42 => {
-                    let errand = self.question();
-                    let manner = self.manner();
-                    self.call(errand, manner).await;
+                    let planned = self.question();
+                    let kind = self.kind();
+                    self.call(planned, kind).await;
                 }
                 _ => {
                     let key = self.key();
-                    let errand = Errand::draw(key, &mut self.dice);
-                    let manner = self.manner();
-                    self.call(errand, manner).await;
+                    let planned = PlannedCall::draw(key, &mut self.dice);
+                    let kind = self.kind();
+                    self.call(planned, kind).await;
                 }
             }
             tokio::time::sleep(Duration::from_millis(self.dice.below(25))).await;
@@ -130,33 +130,33 @@ impl Person {
     }
 
     /// Calls a tool at a server that is seen.
-    pub(crate) async fn call(&mut self, errand: Errand, manner: ClientKind) {
+    pub(crate) async fn call(&mut self, planned: PlannedCall, kind: ClientKind) {
         let server = self.server.unwrap_or_else(|| self.dice.index(SERVERS));
-        self.call_at(server, errand, manner).await;
+        self.call_at(server, planned, kind).await;
     }
 
-    pub(crate) async fn call_at(&mut self, server: usize, errand: Errand, manner: ClientKind) -> &Told {
-        let mut params = json!({ "name": self.public(server, errand.tool), "arguments": errand.arguments });
-        if manner == ClientKind::Breaks || self.dice.below(2) == 0 {
-            params["_meta"] = json!({ "progressToken": errand.key });
+    pub(crate) async fn call_at(&mut self, server: usize, planned: PlannedCall, kind: ClientKind) -> &Told {
+        let mut params = json!({ "name": self.public(server, planned.tool), "arguments": planned.arguments });
+        if kind == ClientKind::Breaks || self.dice.below(2) == 0 {
+            params["_meta"] = json!({ "progressToken": planned.key });
         }
-        let asks = errand.tool == "ask";
+        let asks = planned.tool == "ask";
         let began = Instant::now();
-        let answer = self.client.ask("tools/call", params, manner).await;
-        let waited = match manner {
+        let answer = self.client.ask("tools/call", params, kind).await;
+        let waited = match kind {
             ClientKind::Waits | ClientKind::Breaks => true,
-            // Whoever does not answer a wish for input has no answer either.
+            // Whoever does not answer a request for input has no answer either.
             ClientKind::IsMute => answer.is_some(),
             ClientKind::Cancels(_) | ClientKind::Leaves(_) => false,
         };
-        assert!(answer.is_some() || !waited, "no answer to {errand:?}");
+        assert!(answer.is_some() || !waited, "no answer to {planned:?}");
         if waited {
-            // A wish for input makes it two requests.
+            // A request for input makes it two requests.
             let limit = if asks { 2 * DEADLINE } else { DEADLINE };
-            let what = format!("{} of {} at {server}, {manner:?}", errand.tool, errand.key);
+            let what = format!("{} of {} at {server}, {kind:?}", planned.tool, planned.key);
             self.diary.note(&what, began, limit);
         }
-        let told = answer.map_or(Told::GivenUp, |answer| Told::of(&answer, &errand));
+        let told = answer.map_or(Told::GivenUp, |answer| Told::of(&answer, &planned));
         if asks && told == Told::Answer {
             self.diary.answered += 1;
         }
@@ -166,10 +166,10 @@ impl Person {
         };
         self.diary.calls.push(Made {
             server,
-            tool: errand.tool,
-            most: if errand.repeatable { 2 } else { rounds },
+            tool: planned.tool,
+            most: if planned.repeatable { 2 } else { rounds },
             rounds,
-            key: errand.key,
+            key: planned.key,
             told,
         });
         &self.diary.calls.last().expect("just noted").told
@@ -181,9 +181,9 @@ impl Person {
     }
 
     /// A call in which the server asks the client.
-    pub(crate) fn question(&mut self) -> Errand {
+    pub(crate) fn question(&mut self) -> PlannedCall {
         let key = self.key();
-        Errand::new(key, "ask", false, json!({ "kind": "elicitation" }))
+        PlannedCall::new(key, "ask", false, json!({ "kind": "elicitation" }))
     }
 
     pub(crate) fn key(&mut self) -> String {
@@ -211,7 +211,7 @@ impl Person {
         }
     }
 
-    fn manner(&mut self) -> ClientKind {
+    fn kind(&mut self) -> ClientKind {
         let after = Duration::from_millis(self.dice.below(40));
         match self.dice.below(100) {
             0..8 => ClientKind::Cancels(after),
@@ -234,8 +234,8 @@ impl Diary {
 }
 
 impl Told {
-    /// What an answer says, which must be the answer to this very errand.
-    fn of(answer: &Value, errand: &Errand) -> Self {
+    /// What an answer says, which must be the answer to this very call.
+    fn of(answer: &Value, planned: &PlannedCall) -> Self {
         let (result, error) = (&answer["result"], &answer["error"]);
         let facts = [&result["_meta"]["mainstay"], &error["data"]["mainstay"]];
         if let Some(outcome) = facts.iter().find_map(|facts| facts["outcome"].as_str()) {
@@ -247,11 +247,11 @@ impl Told {
                 .is_some_and(|message| message.starts_with("there is no "));
             return if is_missing { Self::NotThere } else { Self::Answer };
         }
-        errand.check(result);
-        if errand.tool == "ask" {
+        planned.check(result);
+        if planned.tool == "ask" {
             let text = result.to_string();
             let declined = text.contains("declined") || text.contains("went away");
-            assert!(text.contains(&errand.key) || declined, "{errand:?}: {text}");
+            assert!(text.contains(&planned.key) || declined, "{planned:?}: {text}");
             if declined {
                 return Self::Failed("unknown".to_owned());
             }

@@ -9,7 +9,7 @@ mod odd;
     reason = "shared with the tests of the desk, which need more of it"
 )]
 mod pipes;
-mod puppet;
+mod scripted_server;
 mod upstream;
 #[path = "../http/wire.rs"]
 #[expect(
@@ -33,7 +33,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use downstream::{Client, Downstream};
-use puppet::Puppet;
+use scripted_server::ScriptedServer;
 use upstream::Upstream;
 use wire::LONG;
 
@@ -41,7 +41,7 @@ use wire::LONG;
 struct Pair {
     up: Upstream,
     down: Downstream,
-    puppet: Arc<Puppet>,
+    scripted: Arc<ScriptedServer>,
     client: Client,
 }
 
@@ -68,7 +68,7 @@ async fn everywhere_alone(check: impl AsyncFn(&mut Pair)) {
 /// One server behind a gateway.
 struct Stage {
     up: Upstream,
-    puppet: Arc<Puppet>,
+    scripted: Arc<ScriptedServer>,
     gateway: Gateway,
     address: SocketAddr,
     _serving: JoinSet<()>,
@@ -80,7 +80,7 @@ impl Stage {
     }
 
     async fn of(up: Upstream, builder: GatewayBuilder) -> Self {
-        let (puppet, config) = up.start().await;
+        let (scripted, config) = up.start().await;
         let gateway = builder.start([config]);
         let server = gateway.fleet().server("one").unwrap();
         server.wait_connected(LONG).await.expect("connected");
@@ -94,7 +94,7 @@ impl Stage {
         });
         Self {
             up,
-            puppet,
+            scripted,
             gateway,
             address,
             _serving: serving,
@@ -105,7 +105,7 @@ impl Stage {
         Pair {
             up: self.up,
             down,
-            puppet: self.puppet.clone(),
+            scripted: self.scripted.clone(),
             client: down.connect(&self.gateway, self.address).await,
         }
     }
@@ -117,7 +117,7 @@ impl Pair {
     /// A modern client is told that it is complete where the server does not say; and that it must not keep what it reads,
     /// for the same reason.
     fn answer(&self, method: &str, result: &str) -> String {
-        let mut result = self.puppet.completed(result);
+        let mut result = self.scripted.completed(result);
         if (self.up.era(), self.down.era()) == (Era::Legacy, Era::Modern) {
             let added = match method {
                 "resources/read" => r#","resultType":"complete","ttlMs":0,"cacheScope":"private"}"#,
@@ -144,7 +144,7 @@ impl Pair {
 
     /// The parameters of the latest message of this method at the server, but for the number that the gateway gave it.
     fn heard(&self, method: &str) -> String {
-        let heard = self.puppet.heard(method);
+        let heard = self.scripted.heard(method);
         let (head, token) = heard.rsplit_once(r#""progressToken":"#).expect("a token");
         let rest = token.trim_start_matches(|digit: char| digit.is_ascii_digit());
         format!(r#"{head}"progressToken":#{rest}"#)

@@ -12,7 +12,7 @@ async fn an_unknown_notification_of_a_client_passes_byte_for_byte() {
         let params = format!(r#"{{"x-told":{ODD},"_meta":{{"example.org/own":{ODD}}}}}"#);
         let method = format!("notifications/x-vendor/{:?}", pair.down);
         pair.client.tell(&method, &params).await;
-        let heard = pair.puppet.hears(&method).await;
+        let heard = pair.scripted.hears(&method).await;
         assert_same(pair, &heard, &params);
     })
     .await;
@@ -36,7 +36,7 @@ async fn notifications_outside_of_calls_pass_byte_for_byte_to_the_one_session() 
                 // In its era a log belongs to a request.
                 continue;
             }
-            pair.puppet.tell(method, &first).await;
+            pair.scripted.tell(method, &first).await;
             let told = format!(
                 r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{{{first},{}}}}}"#,
                 *REST

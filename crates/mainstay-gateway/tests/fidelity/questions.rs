@@ -4,7 +4,7 @@ use mainstay::Era;
 
 use crate::downstream::LISTEN;
 use crate::odd::{ANSWER, ODD, QUESTION, REST, RESULT};
-use crate::puppet::wish;
+use crate::scripted_server::input_required;
 use crate::{assert_same, everywhere};
 
 #[tokio::test]
@@ -24,7 +24,7 @@ async fn a_question_and_its_answer_pass_byte_for_byte() {
             (up, Era::Modern) => {
                 let asked = got.remove(0);
                 let (expected, name, state) = match up {
-                    Era::Modern => (wish(), "q", r#""\u0073tate""#.to_owned()),
+                    Era::Modern => (input_required(), "q", r#""\u0073tate""#.to_owned()),
                     Era::Legacy => {
                         let (_, state) = asked.split_once(r#""requestState":"#).expect("a state");
                         let state = state.strip_suffix("}}").expect("the end").to_owned();
@@ -45,7 +45,7 @@ async fn a_question_and_its_answer_pass_byte_for_byte() {
             }
         }
         assert_same(pair, &got.concat(), &pair.answer("tools/call", &RESULT));
-        assert_same(pair, &pair.puppet.heard("answer"), &ANSWER);
+        assert_same(pair, &pair.scripted.heard("answer"), &ANSWER);
     })
     .await;
 }

@@ -1,4 +1,4 @@
-//! What carries the messages of a puppet to the gateway: lines, or HTTP.
+//! What carries the messages of a scripted to the gateway: lines, or HTTP.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexS
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use crate::puppet::Puppet;
+use crate::scripted_server::ScriptedServer;
 
 /// How a server is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,36 +33,36 @@ impl Upstream {
     }
 
     /// A server of this kind, named `one`.
-    pub(crate) async fn start(self) -> (Arc<Puppet>, ServerConfig) {
-        let puppet = Puppet::new(self.era());
+    pub(crate) async fn start(self) -> (Arc<ScriptedServer>, ServerConfig) {
+        let scripted = ScriptedServer::new(self.era());
         let config = match self {
-            Self::Stdio(_) => ServerConfig::custom("one", "one", Arc::new(Pipes(puppet.clone()))).build(),
+            Self::Stdio(_) => ServerConfig::custom("one", "one", Arc::new(Pipes(scripted.clone()))).build(),
             Self::Http(_) => {
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
                 let address = listener.local_addr().unwrap();
-                tokio::spawn(serve(listener, puppet.clone()));
+                tokio::spawn(serve(listener, scripted.clone()));
                 ServerConfig::http("one", format!("http://{address}/mcp")).build()
             }
         };
-        (puppet, config.unwrap())
+        (scripted, config.unwrap())
     }
 }
 
 /// Lines, as a process has them on its standard input and output.
-struct Pipes(Arc<Puppet>);
+struct Pipes(Arc<ScriptedServer>);
 
 impl Connector for Pipes {
     fn connect(&self) -> Connecting<'_> {
-        let (near, far) = tokio::io::duplex(1024 * 1024);
-        tokio::spawn(talk(far, self.0.clone()));
+        let (near, remote) = tokio::io::duplex(1024 * 1024);
+        tokio::spawn(talk(remote, self.0.clone()));
         let (reader, writer) = tokio::io::split(near);
         let lines: Box<dyn Transport> = Box::new(Lines::new(reader, writer, Limits::default()));
         Box::pin(std::future::ready(Ok(lines)))
     }
 }
 
-async fn talk(far: DuplexStream, puppet: Arc<Puppet>) {
-    let (reader, mut writer) = tokio::io::split(far);
+async fn talk(remote: DuplexStream, scripted: Arc<ScriptedServer>) {
+    let (reader, mut writer) = tokio::io::split(remote);
     let (out, mut says) = mpsc::unbounded_channel::<String>();
     tokio::spawn(async move {
         while let Some(line) = says.recv().await {
@@ -72,22 +72,22 @@ async fn talk(far: DuplexStream, puppet: Arc<Puppet>) {
             }
         }
     });
-    puppet.speaks_on(out.clone(), String::new());
+    scripted.speaks_on(out.clone(), String::new());
     let mut lines = BufReader::new(reader).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        let (puppet, out) = (puppet.clone(), out.clone());
-        tokio::spawn(async move { puppet.take(line.into(), out).await });
+        let (scripted, out) = (scripted.clone(), out.clone());
+        tokio::spawn(async move { scripted.take(line.into(), out).await });
     }
 }
 
-async fn serve(listener: TcpListener, puppet: Arc<Puppet>) {
+async fn serve(listener: TcpListener, scripted: Arc<ScriptedServer>) {
     while let Ok((stream, _)) = listener.accept().await {
-        tokio::spawn(exchange(stream, puppet.clone()));
+        tokio::spawn(exchange(stream, scripted.clone()));
     }
 }
 
 /// One exchange on one connection: a message comes, and what it leads to goes out as events.
-async fn exchange(stream: TcpStream, puppet: Arc<Puppet>) -> Option<()> {
+async fn exchange(stream: TcpStream, scripted: Arc<ScriptedServer>) -> Option<()> {
     let mut stream = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -101,11 +101,11 @@ async fn exchange(stream: TcpStream, puppet: Arc<Puppet>) -> Option<()> {
     });
     let mut body = vec![0; length.unwrap_or(0)];
     stream.read_exact(&mut body).await.ok()?;
-    if head.starts_with("GET") && puppet.era == Era::Legacy {
+    if head.starts_with("GET") && scripted.era == Era::Legacy {
         let begin = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
         stream.write_all(begin.as_bytes()).await.ok()?;
         let (out, mut says) = mpsc::unbounded_channel::<String>();
-        puppet.speaks_on(out, String::new());
+        scripted.speaks_on(out, String::new());
         while let Some(line) = says.recv().await {
             let event = format!("data: {line}\n\n");
             stream.write_all(event.as_bytes()).await.ok()?;
@@ -124,19 +124,19 @@ async fn exchange(stream: TcpStream, puppet: Arc<Puppet>) -> Option<()> {
     };
     let (out, mut says) = mpsc::unbounded_channel::<String>();
     if !has_answer {
-        puppet.take(body, out).await;
+        scripted.take(body, out).await;
         let taken = "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
         stream.write_all(taken.as_bytes()).await.ok()?;
         return None;
     }
-    let session = match puppet.era {
+    let session = match scripted.era {
         Era::Legacy => "mcp-session-id: s1\r\n",
         Era::Modern => "",
     };
     let begin =
         format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n{session}connection: close\r\n\r\n");
     stream.write_all(begin.as_bytes()).await.ok()?;
-    tokio::spawn(async move { puppet.take(body, out).await });
+    tokio::spawn(async move { scripted.take(body, out).await });
     while let Some(line) = says.recv().await {
         stream
             .write_all(format!("data: {line}\n\n").as_bytes())

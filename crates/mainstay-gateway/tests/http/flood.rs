@@ -9,7 +9,7 @@ use mainstay::{Fleet, ServerConfig};
 use mainstay_gateway::{Gateway, HttpDoor};
 use mainstay_testkit::Script;
 use mainstay_testkit::chaos::Lateness;
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
@@ -126,7 +126,7 @@ async fn world(call_timeout: Duration) -> World {
 }
 
 /// Sends these notifications in turn without end.
-fn flood(side: FarSide, notifications: &[Value]) -> JoinHandle<()> {
+fn flood(side: MemoryServer, notifications: &[Value]) -> JoinHandle<()> {
     let lines: Vec<String> = notifications.iter().map(|told| format!("{told}\n")).collect();
     let piece = lines.concat().repeat(64).into_bytes();
     tokio::spawn(async move {

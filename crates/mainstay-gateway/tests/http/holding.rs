@@ -156,32 +156,78 @@ async fn unread_answers_take_the_client_s_share_and_the_refusal_says_so() {
     };
     let waiting = Reply::read(BufReader::new(unread(&world, &call(1)).await)).await;
     assert_eq!(waiting.status, 200);
-    let refused = async {
+    let dropped = async {
         // Each with an id of its own: on a busy machine the one before may still run.
         for id in 2.. {
             let answer = world.send(call(id)).await;
-            if answer.status != 200 {
-                return answer;
+            assert_eq!(
+                answer.status, 200,
+                "the call has run: no status may ask for another try"
+            );
+            let result = answer.json().await["result"].clone();
+            if result["isError"] == true {
+                return result;
             }
         }
         unreachable!("ids do not run out");
     };
-    let refused = tokio::time::timeout(LONG, refused).await.expect("a bound");
-    assert_eq!(refused.refusal().await, (429, -32000));
+    let dropped = tokio::time::timeout(LONG, dropped).await.expect("a bound");
+    assert_eq!(dropped["_meta"]["mainstay"]["outcome"], "answered", "{dropped}");
+    let words = dropped["content"][0]["text"].as_str().unwrap();
+    assert!(
+        words.contains("The call has run") && words.contains("(20 MiB)"),
+        "{words}"
+    );
     assert!(is_answered(&lazy).await && is_answered(&other).await);
     let (body, _) = waiting.body().await;
     assert!(body.len() > 12 * MIB, "what waits is there");
     let fits = async {
         for id in 1_000_000.. {
-            if world.send(call(id)).await.status == 200 {
+            let answer = world.send(call(id)).await.json().await;
+            if answer["result"]["isError"] != true {
                 return;
             }
-            tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(LONG, fits)
         .await
         .expect("what was read is free");
+}
+
+#[tokio::test]
+async fn subscriptions_take_the_client_s_share_until_they_end() {
+    let world = world(8 * MIB, MIB).await;
+    let (greedy, other) = (world.session("/mcp/one").await, world.session("/mcp/one").await);
+    let uri = |n: u64| json!({ "uri": format!("mem://{n}/{}", "x".repeat(8000)) });
+    let subscribe = async |session: &Session, n: u64| {
+        let answer = session.ask(n, "resources/subscribe", uri(n)).await.json().await;
+        answer["error"]["code"].as_i64()
+    };
+    let mut made = 0;
+    let refused = loop {
+        made += 1;
+        if let Some(refused) = subscribe(&greedy, made).await {
+            break refused;
+        }
+        assert!(made < 100, "a bound");
+    };
+    assert_eq!(refused, -32000);
+    assert!(made > 10, "{made}");
+    assert_eq!(subscribe(&other, 1).await, None, "it is the other's own share");
+    greedy.ask(1000, "resources/unsubscribe", uri(1)).await;
+    let fits = async { while subscribe(&greedy, made).await.is_some() {} };
+    tokio::time::timeout(LONG, fits)
+        .await
+        .expect("what ended is free");
+    // One that is longer than any real one is refused, in both eras.
+    let long = format!("mem://{}", "x".repeat(9000));
+    let refused = other.ask(2, "resources/subscribe", json!({ "uri": long })).await;
+    assert_eq!(refused.json().await["error"]["code"], -32602);
+    let filter = json!({ "notifications": { "resourceSubscriptions": [long] } });
+    let refused = world
+        .send(modern("/mcp/one", 3, "subscriptions/listen", filter))
+        .await;
+    assert_eq!(refused.refusal().await, (400, -32602));
 }
 
 #[tokio::test]

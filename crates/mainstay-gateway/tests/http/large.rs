@@ -104,9 +104,9 @@ impl Piped {
     fn start(held: usize) -> Self {
         let gateway = Gateway::builder(Fleet::builder()).max_held_per_client(held);
         let gateway = gateway.start([]);
-        let (near, far) = tokio::io::duplex(2 * LARGE);
+        let (near, remote) = tokio::io::duplex(2 * LARGE);
         tokio::spawn(async move {
-            let (input, output) = tokio::io::split(far);
+            let (input, output) = tokio::io::split(remote);
             gateway.serve_stdio(Scope::Union, input, output).await;
         });
         let (output, input) = tokio::io::split(near);

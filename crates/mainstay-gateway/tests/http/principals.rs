@@ -200,15 +200,15 @@ fn asking() -> Value {
 }
 
 /// The retry of a call, with an answer.
-fn retry(call: &Value, wish: &Value) -> Value {
-    let (question, _) = wish["result"]["inputRequests"]
+fn retry(call: &Value, input_required: &Value) -> Value {
+    let (question, _) = input_required["result"]["inputRequests"]
         .as_object()
         .expect("a question")
         .iter()
         .next()
         .expect("a question");
     let mut retry = call.clone();
-    retry["requestState"] = wish["result"]["requestState"].clone();
+    retry["requestState"] = input_required["result"]["requestState"].clone();
     retry["inputResponses"] = json!({ question: { "action": "accept", "content": { "name": "Ada" } } });
     retry
 }
@@ -226,9 +226,9 @@ async fn a_request_state_is_good_for_its_client_address_method_and_parameters_al
     let door = HttpDoor::new().token("first").token("second");
     let world = World::serving(door, gateway).await;
     let client = Client::modern(&world, "/mcp/one", Some("first"));
-    let wish = client.ask("tools/call", asking()).await;
-    assert_eq!(wish["result"]["resultType"], "input_required");
-    let retried = retry(&asking(), &wish);
+    let input_required = client.ask("tools/call", asking()).await;
+    assert_eq!(input_required["result"]["resultType"], "input_required");
+    let retried = retry(&asking(), &input_required);
     let changed = |change: &dyn Fn(&mut Value)| {
         let mut params = retried.clone();
         change(&mut params);
@@ -312,8 +312,8 @@ async fn a_question_passes_through_two_gateways_in_both_eras() {
             ] {
                 let call = json!({ "name": tool, "arguments": { "kind": "elicitation" } });
                 let client = Client::modern(&outer, path, None);
-                let wish = client.ask("tools/call", call.clone()).await;
-                let retried = retry(&call, &wish);
+                let input_required = client.ask("tools/call", call.clone()).await;
+                let retried = retry(&call, &input_required);
                 let done = client.ask("tools/call", retried).await;
                 assert!(text(&done).contains("Ada"), "{speaks:?} {path}: {done}");
 
@@ -387,9 +387,9 @@ async fn a_resumed_call_takes_the_stream_the_progress_token_and_the_log_level_of
         let (number, params) = sent.map(|sent| (sent.id(), sent.params())).expect("it came");
         let question = json!({ "jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {} });
         side.inject_message(&question).await;
-        let wish = calling.await.unwrap();
+        let input_required = calling.await.unwrap();
 
-        let mut retried = retry(&call, &wish);
+        let mut retried = retry(&call, &input_required);
         retried["_meta"] = json!({ "progressToken": "again", "io.modelcontextprotocol/logLevel": "debug" });
         let retrying = tokio::spawn({
             let world = world.clone();

@@ -66,6 +66,15 @@ async fn every_bad_request_gets_its_status_and_its_error_and_others_go_on() {
             -32600,
         ),
         ("a number", signed(Ask::post_text("/mcp/one", "7")), 400, -32600),
+        (
+            "a request with no id",
+            signed(Ask::post_text(
+                "/mcp/one",
+                r#"{"jsonrpc":"2.0","id":null,"method":"tools/call","params":{"name":"echo"}}"#,
+            )),
+            400,
+            -32600,
+        ),
         ("a batch", signed(Ask::post_text("/mcp/one", &batch)), 400, -32600),
         (
             "too long",

@@ -46,20 +46,20 @@ async fn progress_comes_before_the_answer_and_nothing_can_be_resumed() {
 async fn what_a_server_asks_comes_as_a_result_and_the_retry_brings_the_answer() {
     let world = World::open(HttpDoor::new()).await;
     let call = json!({ "name": "ask", "arguments": { "kind": "elicitation" } });
-    let wish = world
+    let input_required = world
         .send(modern("/mcp/one", 1, "tools/call", call.clone()))
         .await
         .json()
         .await;
-    assert_eq!(wish["result"]["resultType"], "input_required");
-    let (question, _) = wish["result"]["inputRequests"]
+    assert_eq!(input_required["result"]["resultType"], "input_required");
+    let (question, _) = input_required["result"]["inputRequests"]
         .as_object()
         .unwrap()
         .iter()
         .next()
         .unwrap();
     let mut retry = call;
-    retry["requestState"] = wish["result"]["requestState"].clone();
+    retry["requestState"] = input_required["result"]["requestState"].clone();
     retry["inputResponses"] = json!({ question: { "action": "accept", "content": { "name": "Ada" } } });
     let done = world
         .send(modern("/mcp/one", 2, "tools/call", retry))

@@ -11,7 +11,7 @@ use mainstay::transport::{Connecting, Connector, Limits, Lines, Transport};
 use mainstay::{Fleet, FleetBuilder, Policy, ServerConfig};
 use mainstay_gateway::{DoorError, Gateway, HttpDoor};
 use mainstay_testkit::Script;
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
@@ -116,7 +116,7 @@ impl World {
 pub(crate) struct Memory {
     script: Script,
     down: AtomicBool,
-    sides: watch::Sender<Vec<FarSide>>,
+    sides: watch::Sender<Vec<MemoryServer>>,
 }
 
 impl Memory {
@@ -134,7 +134,7 @@ impl Memory {
     }
 
     /// The connection that there is now.
-    pub(crate) fn side(&self) -> FarSide {
+    pub(crate) fn side(&self) -> MemoryServer {
         self.sides.borrow().last().cloned().expect("a connection")
     }
 }
@@ -145,8 +145,8 @@ impl Connector for Memory {
             if self.down.load(Ordering::Relaxed) {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
-            let (near, far) = tokio::io::duplex(PIPE);
-            let side = FarSide::spawn(far, self.script.clone());
+            let (near, remote) = tokio::io::duplex(PIPE);
+            let side = MemoryServer::spawn(remote, self.script.clone());
             self.sides.send_modify(|sides| sides.push(side));
             let (reader, writer) = tokio::io::split(near);
             let lines: Box<dyn Transport> = Box::new(Lines::new(reader, writer, Limits::default()));

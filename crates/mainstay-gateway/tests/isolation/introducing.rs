@@ -2,7 +2,7 @@
 
 use mainstay_gateway::Scope;
 use mainstay_testkit::Speaks;
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use serde_json::json;
 
 use crate::client::Client;
@@ -34,7 +34,7 @@ fn caller(modern: bool) -> [String; 2] {
 }
 
 /// The params of the first request of this method, as they came.
-fn told(side: &FarSide, method: &str) -> String {
+fn told(side: &MemoryServer, method: &str) -> String {
     let received = side.received();
     let request = received.iter().find(|message| message.method() == method);
     request.expect("it was asked").raw_params().to_owned()

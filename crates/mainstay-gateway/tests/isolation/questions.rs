@@ -1,19 +1,19 @@
 //! What a session's own server asks is asked of that session, whether a call runs or not.
 
 use mainstay_gateway::Scope;
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use serde_json::{Value, json};
 
 use crate::client::{Client, modern};
 use crate::{call, gateway, server};
 
-async fn asks(side: &FarSide, id: u64, method: &str) {
+async fn asks(side: &MemoryServer, id: u64, method: &str) {
     let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": {} });
     side.inject_message(&request).await;
 }
 
 /// The answer that a server got to its request.
-async fn answered(side: &FarSide, count: usize) -> Value {
+async fn answered(side: &MemoryServer, count: usize) -> Value {
     side.wait_for("", count).await;
     let received = side.received();
     let answers = received.iter().rev().find(|message| message.method().is_empty());

@@ -16,7 +16,7 @@ async fn two_sessions_call_two_servers_and_none_calls_the_template_server() {
     two.ask("tools/call", call("echo", json!({ "n": 2 }))).await;
     one.ask("tools/call", call("own__echo", json!({ "n": 3 }))).await;
     let (template, first, second) = (own.side(1).await, own.side(2).await, own.side(3).await);
-    let calls = |side: &mainstay_testkit::memory::FarSide| side.count("tools/call");
+    let calls = |side: &mainstay_testkit::memory::MemoryServer| side.count("tools/call");
     assert_eq!(
         (calls(&template), calls(&first), calls(&second)),
         (0, 2, 1),
@@ -149,8 +149,8 @@ async fn a_modern_client_on_stdio_has_its_own_for_as_long_as_it_is_connected() {
     assert_eq!(its.count("tools/call"), 2, "one server for all its requests");
     let mut params = call("ask", json!({ "kind": "elicitation" }));
     params["_meta"] = meta;
-    let wish = client.ask("tools/call", params).await;
-    assert_eq!(wish["result"]["resultType"], "input_required");
+    let input_required = client.ask("tools/call", params).await;
+    assert_eq!(input_required["result"]["resultType"], "input_required");
     client.leave().await;
     its.over().await;
 }

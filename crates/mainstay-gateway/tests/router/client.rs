@@ -25,11 +25,11 @@ pub(crate) struct Client {
 impl Client {
     /// A client on the gateway's stdio door.
     pub(crate) fn connect(gateway: &Gateway, scope: Scope) -> Self {
-        let (near, far) = tokio::io::duplex(PIPE);
+        let (near, remote) = tokio::io::duplex(PIPE);
         let (reader, writer) = tokio::io::split(near);
         let gateway = gateway.clone();
         let served = tokio::spawn(async move {
-            let (input, output) = tokio::io::split(far);
+            let (input, output) = tokio::io::split(remote);
             gateway.serve_stdio(scope, input, output).await;
         });
         Self {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mainstay_gateway::{Gateway, Scope};
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use mainstay_testkit::{Fault, Rule, Script, Speaks, Step};
 use serde_json::{Value, json};
 
@@ -74,14 +74,14 @@ async fn following(
     (client, listen, own)
 }
 
-async fn say(side: &FarSide, id: &str, status: &str) {
+async fn say(side: &MemoryServer, id: &str, status: &str) {
     let params = json!({ "taskId": id, "status": status, "x-future": 1.0 });
     side.inject_message(&json!({ "jsonrpc": "2.0", "method": TOLD, "params": params }))
         .await;
 }
 
 /// The tasks that a server was last asked to tell of.
-fn listened_for(side: &FarSide) -> Value {
+fn listened_for(side: &MemoryServer) -> Value {
     side.last_params(LISTEN).expect("it is listened to")["notifications"]["taskIds"].clone()
 }
 

@@ -2,7 +2,7 @@
 
 use mainstay_gateway::Scope;
 use mainstay_testkit::Speaks;
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use serde_json::{Value, json};
 
 use crate::client::{Client, modern};
@@ -31,7 +31,7 @@ async fn logs(client: &mut Client, tool: &str, level: &str, meta: Option<&Value>
     }
 }
 
-fn told(side: &FarSide) -> Vec<String> {
+fn told(side: &MemoryServer) -> Vec<String> {
     let received = side.received();
     let levels = received
         .iter()

@@ -26,8 +26,8 @@ async fn a_call_whose_client_does_not_come_back_gives_way_to_others_after_a_whil
     let side = a.side(1).await;
     let can = json!({ "elicitation": {} });
     let mut absent = Client::connect(&gateway, one("a"));
-    let wish = absent.ask("tools/call", asks(Some(&modern(&can)))).await;
-    assert_eq!(wish["result"]["resultType"], "input_required");
+    let input_required = absent.ask("tools/call", asks(Some(&modern(&can)))).await;
+    assert_eq!(input_required["result"]["resultType"], "input_required");
     tokio::time::sleep(Duration::from_secs(5 * 60)).await;
     assert_eq!(side.count("notifications/cancelled"), 0, "it is in nobody's way");
 
@@ -42,7 +42,7 @@ async fn a_call_whose_client_does_not_come_back_gives_way_to_others_after_a_whil
         "it had its time before"
     );
     let mut retry = asks(Some(&modern(&json!({ "elicitation": {} }))));
-    retry["requestState"] = wish["result"]["requestState"].clone();
+    retry["requestState"] = input_required["result"]["requestState"].clone();
     let late = absent.ask("tools/call", retry).await;
     assert!(
         late["error"]["message"].as_str().unwrap().contains("call again"),
@@ -64,15 +64,20 @@ async fn a_parked_call_waits_two_minutes_though_others_call() {
     let gateway = gateway(&[("a", &a)]).await;
     let mut client = Client::connect(&gateway, one("a"));
     let meta = modern(&json!({ "elicitation": {} }));
-    let wish = client.ask("tools/call", asks(Some(&meta))).await["result"].clone();
+    let input_required = client.ask("tools/call", asks(Some(&meta))).await["result"].clone();
     let (mut other, _) = Client::initialized(&gateway, one("a"), json!({})).await;
     other
         .ask("tools/call", json!({ "name": "echo", "arguments": {} }))
         .await;
     tokio::time::sleep(Duration::from_secs(110)).await;
     let mut retry = asks(Some(&meta));
-    retry["requestState"] = wish["requestState"].clone();
-    let key = wish["inputRequests"].as_object().unwrap().keys().next().unwrap();
+    retry["requestState"] = input_required["requestState"].clone();
+    let key = input_required["inputRequests"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .next()
+        .unwrap();
     retry["inputResponses"] = json!({ key: { "action": "decline" } });
     let done = client.ask("tools/call", retry).await;
     assert_eq!(done["result"]["resultType"], "complete", "{done}");
@@ -94,8 +99,11 @@ async fn one_client_cannot_keep_another_from_parking_a_call() {
     let gateway = gateway(&servers).await;
     let mut greedy = Client::connect(&gateway, Scope::Union);
     for server in 0..128 {
-        let wish = parks_at(&mut greedy, server).await;
-        assert_eq!(wish["result"]["resultType"], "input_required", "{server}: {wish}");
+        let input_required = parks_at(&mut greedy, server).await;
+        assert_eq!(
+            input_required["result"]["resultType"], "input_required",
+            "{server}: {input_required}"
+        );
     }
     let refused = parks_at(&mut greedy, 128).await;
     assert_eq!(refused["error"]["code"], -32000, "{refused}");
@@ -107,9 +115,9 @@ async fn one_client_cannot_keep_another_from_parking_a_call() {
         .wait_for("notifications/cancelled", 1)
         .await;
     let mut other = Client::connect(&gateway, Scope::Union);
-    let wish = parks_at(&mut other, 129).await;
+    let input_required = parks_at(&mut other, 129).await;
     assert_eq!(
-        wish["result"]["resultType"], "input_required",
-        "another client still parks: {wish}"
+        input_required["result"]["resultType"], "input_required",
+        "another client still parks: {input_required}"
     );
 }

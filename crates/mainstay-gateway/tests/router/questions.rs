@@ -48,14 +48,19 @@ async fn a_modern_client_is_asked_by_a_result_and_its_retry_finds_the_waiting_ca
     let side = a.side(1).await;
     let mut client = Client::connect(&gateway, one("a"));
     let meta = modern(&json!({ "elicitation": {} }));
-    let wish = client.ask("tools/call", ask(Some(&meta))).await;
-    let wish = &wish["result"];
-    assert_eq!(wish["resultType"], "input_required");
-    let (key, request) = wish["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    let input_required = client.ask("tools/call", ask(Some(&meta))).await;
+    let input_required = &input_required["result"];
+    assert_eq!(input_required["resultType"], "input_required");
+    let (key, request) = input_required["inputRequests"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .next()
+        .unwrap();
     assert_eq!(request["method"], "elicitation/create");
 
     let mut retry = ask(Some(&meta));
-    retry["requestState"] = wish["requestState"].clone();
+    retry["requestState"] = input_required["requestState"].clone();
     retry["inputResponses"] = json!({ key: { "action": "accept", "content": { "n": 7 } } });
     let done = client.ask("tools/call", retry.clone()).await;
     assert_eq!(done["result"]["resultType"], "complete");
@@ -84,14 +89,14 @@ async fn a_call_whose_client_does_not_come_back_ends_in_its_own_time_and_says_so
     let side = a.side(1).await;
     let mut client = Client::connect(&gateway, one("a"));
     let meta = modern(&json!({ "elicitation": {} }));
-    let wish = client.ask("tools/call", ask(Some(&meta))).await["result"].clone();
-    assert_eq!(wish["resultType"], "input_required");
+    let input_required = client.ask("tools/call", ask(Some(&meta))).await["result"].clone();
+    assert_eq!(input_required["resultType"], "input_required");
     // Nobody comes back for it, and the server is told that the call is over.
     let over = timeout(LONG, side.wait_for("notifications/cancelled", 1)).await;
     over.expect("the call is over");
 
     let mut retry = ask(Some(&meta));
-    retry["requestState"] = wish["requestState"].clone();
+    retry["requestState"] = input_required["requestState"].clone();
     retry["inputResponses"] = json!({ "request": { "action": "decline" } });
     let late = client.ask("tools/call", retry).await;
     assert_eq!(
@@ -108,19 +113,24 @@ async fn a_retry_without_the_answer_is_asked_again_and_finds_the_same_call() {
     let side = a.side(1).await;
     let mut client = Client::connect(&gateway, one("a"));
     let meta = modern(&json!({ "elicitation": {} }));
-    let mut wish = client.ask("tools/call", ask(Some(&meta))).await["result"].clone();
+    let mut input_required = client.ask("tools/call", ask(Some(&meta))).await["result"].clone();
     let mut retry = ask(Some(&meta));
     for answers in [json!({}), json!({ "other": { "action": "accept" } }), Value::Null] {
-        retry["requestState"] = wish["requestState"].clone();
+        retry["requestState"] = input_required["requestState"].clone();
         retry["inputResponses"] = answers;
         let again = client.ask("tools/call", retry.clone()).await["result"].clone();
-        assert_eq!(again["inputRequests"], wish["inputRequests"], "{again}");
-        assert_ne!(again["requestState"], wish["requestState"]);
-        wish = again;
+        assert_eq!(again["inputRequests"], input_required["inputRequests"], "{again}");
+        assert_ne!(again["requestState"], input_required["requestState"]);
+        input_required = again;
     }
-    let key = wish["inputRequests"].as_object().unwrap().keys().next().unwrap();
+    let key = input_required["inputRequests"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .next()
+        .unwrap();
     retry["inputResponses"] = json!({ key: { "action": "decline" } });
-    retry["requestState"] = wish["requestState"].clone();
+    retry["requestState"] = input_required["requestState"].clone();
     let done = client.ask("tools/call", retry).await;
     assert!(done["result"].to_string().contains("decline"), "{done}");
     assert_eq!(side.count("tools/call"), 1, "one call at the server");
@@ -170,8 +180,8 @@ async fn a_call_that_fails_for_what_a_modern_client_did_not_declare_says_what_is
         );
         // A client that could have been asked, and says no, is told what the server made of it.
         params["_meta"] = modern(&json!({ "elicitation": {} }));
-        let wish = client.ask("tools/call", params).await;
-        assert_eq!(wish["result"]["resultType"], "input_required");
+        let input_required = client.ask("tools/call", params).await;
+        assert_eq!(input_required["result"]["resultType"], "input_required");
         client.leave().await;
     }
 }
@@ -203,8 +213,11 @@ async fn input_required_of_a_modern_server_passes_to_a_modern_client_as_it_is() 
     let gateway = gateway(&[("a", &a)]).await;
     let mut client = Client::connect(&gateway, one("a"));
     let meta = modern(&json!({ "elicitation": {} }));
-    let wish = client.ask("tools/call", ask(Some(&meta))).await;
-    assert_eq!(wish["result"]["requestState"], "state-1", "the server's own");
+    let input_required = client.ask("tools/call", ask(Some(&meta))).await;
+    assert_eq!(
+        input_required["result"]["requestState"], "state-1",
+        "the server's own"
+    );
     let mut retry = ask(Some(&meta));
     retry["requestState"] = json!("state-1");
     retry["inputResponses"] = json!({ "question": { "action": "decline" } });
@@ -242,14 +255,17 @@ async fn retries_without_an_answer_leave_nothing_behind() {
     let gateway = gateway(&[("a", &a)]).await;
     let mut client = Client::connect(&gateway, one("a"));
     let meta = modern(&json!({ "elicitation": {} }));
-    let mut wish = client.ask("tools/call", ask(Some(&meta))).await;
+    let mut input_required = client.ask("tools/call", ask(Some(&meta))).await;
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = tasks();
     for _ in 0..50 {
         let mut retry = ask(Some(&meta));
-        retry["requestState"] = wish["result"]["requestState"].clone();
-        wish = client.ask("tools/call", retry).await;
-        assert_eq!(wish["result"]["resultType"], "input_required", "{wish}");
+        retry["requestState"] = input_required["result"]["requestState"].clone();
+        input_required = client.ask("tools/call", retry).await;
+        assert_eq!(
+            input_required["result"]["resultType"], "input_required",
+            "{input_required}"
+        );
     }
     assert!(tasks() < before + 10, "{} tasks, {before} before", tasks());
     client.leave().await;

@@ -2,7 +2,7 @@
 
 use mainstay_gateway::Scope;
 use mainstay_testkit::Speaks;
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use serde_json::{Value, json};
 
 use crate::client::Client;
@@ -11,13 +11,13 @@ use crate::{gateway, one, speaking};
 const CHANGED: &str = "notifications/roots/list_changed";
 
 /// Has the server ask for roots outside of any call.
-async fn ask(side: &FarSide, id: &str) {
+async fn ask(side: &MemoryServer, id: &str) {
     side.inject_message(&json!({ "jsonrpc": "2.0", "id": id, "method": "roots/list" }))
         .await;
 }
 
 /// What the server was answered, once it has so many answers.
-async fn answered(side: &FarSide, id: &str, count: usize) -> Value {
+async fn answered(side: &MemoryServer, id: &str, count: usize) -> Value {
     // Answers have no method.
     side.wait_for("", count).await;
     let mut received = side.received().into_iter();

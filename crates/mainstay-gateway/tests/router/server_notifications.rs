@@ -1,7 +1,7 @@
 //! What servers tell outside of any call, and who hears it.
 
 use mainstay_gateway::Scope;
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use mainstay_testkit::{Fault, Rule, Script, Speaks, Step};
 use serde_json::{Value, json};
 
@@ -15,12 +15,12 @@ const ANSWERED: &str = "notifications/elicitation/complete";
 const PROGRESS: &str = "notifications/progress";
 
 /// The server tells something by itself.
-async fn tell(side: &FarSide, method: &str, params: Value) {
+async fn tell(side: &MemoryServer, method: &str, params: Value) {
     side.inject_message(&json!({ "jsonrpc": "2.0", "method": method, "params": params }))
         .await;
 }
 
-async fn log(side: &FarSide, level: &str) {
+async fn log(side: &MemoryServer, level: &str) {
     tell(side, LOG, json!({ "level": level, "data": "x" })).await;
 }
 
@@ -34,7 +34,7 @@ async fn told(client: &mut Client) -> Vec<String> {
             return told;
         }
         if message["params"]["data"] == "level set" {
-            // What this server says to every wish for a level.
+            // What this server says to every request for a level.
             continue;
         }
         told.push(message["method"].as_str().expect("a notification").to_owned());
@@ -42,7 +42,7 @@ async fn told(client: &mut Client) -> Vec<String> {
 }
 
 /// Comes back when the gateway has read all that this server has told.
-async fn read(side: &FarSide) {
+async fn read(side: &MemoryServer) {
     // The last of it is a question that is declined.
     let answers = side.count("");
     side.inject_message(&json!({ "jsonrpc": "2.0", "id": "last", "method": "x-vendor/question" }))

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::deadline::Timer;
 use crate::explore::invariants::{Violation, ensure};
 use crate::explore::simulation::{NOW, ServerActivity, Simulation, TimedInput};
 use crate::input::{Input, Listing};
+use crate::machine::Timer;
 use crate::state::{Attempt, DisconnectReason, ListingPhase, OpenConnection, State};
 
 /// A close, a pause, a token, a dial and a listing take fewer steps than this.

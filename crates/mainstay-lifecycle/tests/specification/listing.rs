@@ -10,8 +10,7 @@ use crate::server::{Activity, Server, seconds};
 
 #[test]
 fn a_server_is_connected_once_it_is_listed() {
-    let mut server = Server::new(Policy::default());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(Policy::default());
     let generation = server.generation();
     assert_eq!(server.give(Input::Opened(generation)), [Effect::List(generation)]);
     assert_eq!(server.kind(), StateKind::Connecting);
@@ -55,8 +54,7 @@ fn a_change_during_a_listing_leads_to_another_listing() {
 
 #[test]
 fn a_change_during_the_first_listing_leads_to_another_listing() {
-    let mut server = Server::new(Policy::default());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(Policy::default());
     let generation = server.generation();
     server.give(Input::Opened(generation));
     server.give(Input::ListChanged(generation));
@@ -79,8 +77,7 @@ fn an_unconfirmed_listing_leads_to_another_listing() {
 
 #[test]
 fn an_unconfirmed_first_listing_connects_and_leads_to_another_listing() {
-    let mut server = Server::new(Policy::default());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(Policy::default());
     let generation = server.generation();
     server.give(Input::Opened(generation));
     server.give(Input::Listed(generation, Listing::Unconfirmed));
@@ -109,8 +106,7 @@ fn listings_that_fail_in_a_row_end_a_connection() {
 
 #[test]
 fn a_listing_that_never_ends_fails_at_its_deadline() {
-    let mut server = Server::new(Policy::default());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(Policy::default());
     let generation = server.generation();
     server.give(Input::Opened(generation));
     assert_eq!(server.pass(seconds(60)), []);
@@ -146,8 +142,7 @@ fn a_postponed_listing_is_retried_when_the_server_said_and_not_before() {
 }
 
 fn listed_with(ttl: Duration, policy: Policy) -> Server {
-    let mut server = Server::new(policy);
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(policy);
     let generation = server.generation();
     server.give(Input::Opened(generation));
     server.give(Input::Listed(generation, Listing::Good { ttl: Some(ttl) }));
@@ -234,8 +229,7 @@ fn a_time_to_live_neither_keeps_an_unused_server_running_nor_starts_one() {
 
 #[test]
 fn a_postponed_first_listing_shows_when_it_is_retried() {
-    let mut server = Server::new(Policy::default());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(Policy::default());
     let generation = server.generation();
     server.give(Input::Opened(generation));
     let next_listing = |server: &Server| match server.machine.state() {

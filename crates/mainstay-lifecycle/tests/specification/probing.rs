@@ -169,8 +169,7 @@ fn a_change_of_policy_ends_a_probe_under_way() {
 
 #[test]
 fn a_server_that_falls_silent_before_its_first_listing_is_replaced_as_soon_as_a_live_one() {
-    let mut server = Server::new(Policy::default());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(Policy::default());
     let generation = server.generation();
     server.give(Input::Opened(generation));
     server.activity = Activity::Silent;
@@ -185,8 +184,7 @@ fn a_server_that_falls_silent_before_its_first_listing_is_replaced_as_soon_as_a_
 
 #[test]
 fn a_server_that_is_slow_to_list_and_answers_its_probes_stays() {
-    let mut server = Server::new(Policy::default());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(Policy::default());
     let generation = server.generation();
     server.give(Input::Opened(generation));
     server.activity = Activity::Silent;
@@ -200,8 +198,7 @@ fn a_server_that_is_slow_to_list_and_answers_its_probes_stays() {
 
 #[test]
 fn a_successful_first_listing_ends_a_probe_under_way() {
-    let mut server = Server::new(Policy::default());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(Policy::default());
     let generation = server.generation();
     server.give(Input::Opened(generation));
     server.activity = Activity::Silent;

@@ -10,8 +10,7 @@ use crate::server::{Server, seconds};
 
 /// A server whose address could not be reached.
 fn unreachable(policy: Policy) -> (Server, Generation) {
-    let mut server = Server::new(policy);
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(policy);
     let generation = server.generation();
     server.fail(Recovery::RetryWhenReachable);
     assert_eq!(server.machine.unreachable(), Some(generation));
@@ -30,8 +29,7 @@ fn a_reachable_server_is_dialled_before_its_pause_is_over() {
 
 #[test]
 fn a_server_reachable_during_the_close_is_dialled_after_the_close() {
-    let mut server = Server::new(Policy::default());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(Policy::default());
     let unreachable = server.generation();
     server.give(Input::OpenFailed(unreachable, Recovery::RetryWhenReachable));
     assert_eq!(server.give(Input::Reachable(unreachable)), []);
@@ -41,8 +39,7 @@ fn a_server_reachable_during_the_close_is_dialled_after_the_close() {
 
 #[test]
 fn reachability_does_not_shorten_a_pause_that_the_server_asked_for() {
-    let mut server = Server::new(Policy::default());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(Policy::default());
     let generation = server.generation();
     server.fail(Recovery::RetryAfter(seconds(30)));
     assert_eq!(server.machine.unreachable(), None);

@@ -43,8 +43,7 @@ fn the_first_attempt_after_a_proven_connection_is_immediate() {
 
 #[test]
 fn pauses_grow_with_failures_in_a_row_up_to_the_ceiling() {
-    let mut server = Server::new(without_bucket());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(without_bucket());
     let backoff = Backoff::default();
     let mut longest = Duration::ZERO;
     for failures in 1..10 {
@@ -114,8 +113,7 @@ fn living_through_the_stable_period_proves_a_connection() {
 
 #[test]
 fn a_spent_budget_leads_to_slow_probes_at_a_visible_time() {
-    let mut server = Server::new(without_bucket());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(without_bucket());
     for _ in 0..10 {
         server.wait_for_dial();
         server.fail(Recovery::Retry);
@@ -136,8 +134,7 @@ fn a_spent_budget_leads_to_slow_probes_at_a_visible_time() {
 
 #[test]
 fn a_spent_budget_ends_in_permanent_failure_where_the_policy_says_so() {
-    let mut server = Server::new(giving_up());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(giving_up());
     for _ in 0..9 {
         server.fail(Recovery::Retry);
         server.wait_for_dial();
@@ -152,8 +149,7 @@ fn a_spent_budget_ends_in_permanent_failure_where_the_policy_says_so() {
 
 #[test]
 fn a_failure_that_no_retry_can_mend_is_permanent_at_once() {
-    let mut server = Server::new(Policy::default());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(Policy::default());
     server.fail(Recovery::GiveUp);
     assert_eq!(server.kind(), StateKind::PermanentlyFailed);
     assert_eq!(server.machine.failures(), 0);
@@ -249,8 +245,7 @@ fn only_the_first_call_of_a_connection_gives_a_token_back() {
 
 #[test]
 fn a_pause_that_the_server_asked_for_is_kept_and_counts_as_one_failure() {
-    let mut server = Server::new(Policy::default());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(Policy::default());
     server.fail(Recovery::RetryAfter(seconds(90)));
     assert_eq!(server.pause(), Some((seconds(90), Pause::Backoff)));
     assert_eq!(server.machine.failures(), 1);
@@ -266,8 +261,7 @@ fn the_other_era_is_tried_at_once_and_costs_budget_and_token() {
         },
         ..Policy::default()
     };
-    let mut server = Server::new(policy);
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(policy);
     server.fail(Recovery::RetryOtherEra);
     assert_eq!((server.starts(), server.machine.failures()), (2, 1));
     server.fail(Recovery::RetryOtherEra);
@@ -289,8 +283,7 @@ fn a_pause_that_the_server_asked_for_outlasts_the_slow_probe() {
         when_spent: WhenSpent::ProbeEvery(seconds(60)),
         ..Policy::default()
     };
-    let mut server = Server::new(policy);
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(policy);
     server.fail(Recovery::RetryAfter(seconds(290)));
     assert_eq!(server.pause(), Some((seconds(290), Pause::Backoff)));
 }
@@ -322,8 +315,7 @@ fn calls_that_fail_in_a_row_end_a_connection() {
 
 #[test]
 fn a_dial_that_never_ends_is_closed_at_its_deadline() {
-    let mut server = Server::new(Policy::default());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(Policy::default());
     let generation = server.generation();
     server.give(Input::Begun(generation));
     assert_eq!(server.pass(seconds(300) - Duration::from_nanos(1)), []);
@@ -354,8 +346,7 @@ fn a_policy_of_zeros_opens_no_generation_twice() {
     policy.backoff = Backoff::new(Duration::ZERO, Duration::ZERO);
     policy.limits.open = Duration::ZERO;
     policy.limits.close = Duration::ZERO;
-    let mut server = Server::new(policy);
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(policy);
     for _ in 0..3 {
         let effects = server.give(Input::Timer(mainstay_lifecycle::Vitals::default()));
         let opens = effects
@@ -373,8 +364,7 @@ fn a_slow_probe_with_the_longest_period_does_not_overflow() {
         when_spent: WhenSpent::ProbeEvery(Duration::MAX),
         ..Policy::default()
     };
-    let mut server = Server::new(policy);
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(policy);
     server.fail(Recovery::Retry);
     assert_eq!(server.kind(), StateKind::Disconnected);
 }
@@ -416,8 +406,7 @@ fn no_pause_that_a_server_asks_for_is_longer_than_the_policy_grants() {
     let next = server.deadline().expect("the next listing");
     assert!(next.at <= server.now + seconds(300));
 
-    let mut server = Server::new(Policy::default());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(Policy::default());
     server.fail(hour);
     assert_eq!(server.pause(), Some((seconds(300), Pause::Backoff)));
 }

@@ -36,8 +36,7 @@ fn only_a_call_or_a_person_brings_it_back() {
 
 #[test]
 fn a_failed_start_is_retried_only_in_the_other_era() {
-    let mut server = Server::new(never());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(never());
     server.fail(Recovery::RetryOtherEra);
     assert_eq!(server.starts(), 2, "the other era belongs to the same start");
     server.fail(Recovery::RetryWhenReachable);
@@ -52,8 +51,7 @@ fn a_failed_start_is_retried_only_in_the_other_era() {
 
 #[test]
 fn a_call_does_not_shorten_the_pause_that_the_server_asked_for() {
-    let mut server = Server::new(never());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(never());
     server.fail(Recovery::RetryAfter(seconds(60)));
     server.pass(seconds(20));
     server.give(Input::Demand);
@@ -64,8 +62,7 @@ fn a_call_does_not_shorten_the_pause_that_the_server_asked_for() {
 
 #[test]
 fn calls_to_a_failing_server_start_it_no_more_often_than_its_bucket_allows() {
-    let mut server = Server::new(never());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(never());
     for _ in 0..1_000 {
         if matches!(
             server.machine.state(),
@@ -82,8 +79,7 @@ fn calls_to_a_failing_server_start_it_no_more_often_than_its_bucket_allows() {
 
 #[test]
 fn a_required_login_and_a_permanent_failure_are_as_for_any_server() {
-    let mut server = Server::new(never());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(never());
     server.fail(Recovery::Login);
     assert_eq!(
         server.machine.state(),

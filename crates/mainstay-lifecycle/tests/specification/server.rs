@@ -23,11 +23,11 @@ pub(crate) struct Server {
 pub(crate) enum Activity {
     /// Heard and used all the time.
     Lively,
-    /// Neither last_received nor used since the beginning.
+    /// Neither heard nor used since the beginning.
     Silent,
     /// Heard all the time, used never.
     Unused,
-    /// Neither last_received nor used, but at work on a call.
+    /// Neither heard nor used, but at work on a call.
     Busy,
     /// The same, but the process is stopped.
     Stopped,
@@ -48,6 +48,13 @@ impl Server {
         }
     }
 
+    /// A server that was enabled, and is dialled.
+    pub(crate) fn enabled(policy: Policy) -> Self {
+        let mut server = Self::new(policy);
+        server.give(Input::Enable { dormant: false });
+        server
+    }
+
     /// Servers that were enabled in the same moment. No two have the same generation, as in a process.
     pub(crate) fn many(count: u64, policy: &Policy) -> Vec<Self> {
         let enabled = |number| {
@@ -61,8 +68,7 @@ impl Server {
 
     /// A server that was enabled, and whose first connection is open and listed.
     pub(crate) fn connected(policy: Policy) -> Self {
-        let mut server = Self::new(policy);
-        server.give(Input::Enable { dormant: false });
+        let mut server = Self::enabled(policy);
         server.connect();
         server
     }

@@ -43,8 +43,7 @@ fn the_first_start_stays_free_after_a_shortage() {
         backoff: Backoff::new(Duration::ZERO, Duration::ZERO),
         ..policy()
     };
-    let mut server = Server::new(no_pause);
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(no_pause);
     for _ in 0..3 {
         server.fail(Recovery::RetryLack);
         server.wait_for_dial();
@@ -73,8 +72,7 @@ fn listings_that_fail_by_a_shortage_do_not_end_the_connection() {
 
 #[test]
 fn the_open_timeout_begins_when_the_server_leaves_the_queue() {
-    let mut server = Server::new(Policy::default());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(Policy::default());
     let generation = server.generation();
     let deadline = server.deadline().expect("it waits in the queue");
     assert_eq!(deadline.timer, Timer::Turn);
@@ -88,8 +86,7 @@ fn the_open_timeout_begins_when_the_server_leaves_the_queue() {
 
 #[test]
 fn a_timeout_in_the_queue_costs_nothing_and_the_server_queues_again() {
-    let mut server = Server::new(Policy::default());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(Policy::default());
     let generation = server.generation();
     let effects = server.pass(seconds(360));
     assert!(
@@ -119,8 +116,7 @@ fn a_timeout_in_the_queue_costs_nothing_and_the_server_queues_again() {
 
 #[test]
 fn a_server_that_is_disabled_in_the_queue_is_closed_and_never_opens() {
-    let mut server = Server::new(Policy::default());
-    server.give(Input::Enable { dormant: false });
+    let mut server = Server::enabled(Policy::default());
     let generation = server.generation();
     let effects = server.give(Input::Disable);
     assert!(effects.contains(&Effect::Close(generation, CloseMode::Cut)));

@@ -60,10 +60,10 @@ fn dropping_the_runtime_leaves_no_process() {
 #[tokio::test]
 async fn giving_up_on_a_server_that_does_not_answer_leaves_no_process() {
     let mark = "rmcp-giving-up";
-    let deaf = FaultyServer::new()
+    let unresponsive = FaultyServer::new()
         .on(Step::Discover, Fault::Hang)
         .on(Step::Initialize, Fault::Hang);
-    let transport = supervised(scripted(&deaf, mark));
+    let transport = supervised(scripted(&unresponsive, mark));
     let handle = transport.server();
     let connecting = ().serve(transport);
     let started = async {

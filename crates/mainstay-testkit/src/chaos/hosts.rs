@@ -109,7 +109,7 @@ impl ChaosHost {
     }
 
     /// Lets a frozen process go on, and bytes that were kept back.
-    pub fn mend(&self) {
+    pub fn fix(&self) {
         self.process().thaw();
         self.proxy.hold(false);
     }

@@ -2,19 +2,19 @@
 //! again, how late the machine itself is, and what is left in the end.
 
 mod dice;
-mod errand;
 mod held;
 mod hosts;
 mod kind;
 mod lateness;
+mod planned_call;
 mod runs;
 
 pub use dice::Dice;
-pub use errand::Errand;
 pub use held::Held;
 pub use hosts::{ChaosHost, Hosts};
 pub use kind::ChaosServerKind;
 pub use lateness::Lateness;
+pub use planned_call::PlannedCall;
 pub use runs::Runs;
 
 /// A number from the environment, if it is set.

@@ -157,7 +157,7 @@ impl FaultyHttpServer {
     /// When the system refuses to listen.
     ///
     /// # Cancel safety
-    /// As [`FaultyHttpServer::stop`]; the server may be left stopped, and restarting it again mends that.
+    /// As [`FaultyHttpServer::stop`]; the server may be left stopped, and another restart starts it.
     pub async fn restart(&mut self) -> io::Result<()> {
         self.stop().await;
         let listener = TcpListener::bind(self.port.address()).await?;

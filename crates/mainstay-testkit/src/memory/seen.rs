@@ -1,11 +1,11 @@
-//! What a far side has seen of its client.
+//! What a scripted server has seen of its client.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::ledger::begins_with_words;
 use crate::responder::Incoming;
 
-/// Messages kept for `FarSide::received`; a flood forgets its oldest.
+/// Messages kept for `MemoryServer::received`; a flood forgets its oldest.
 const KEPT_MESSAGES: usize = 4096;
 
 #[derive(Default)]
@@ -13,7 +13,7 @@ pub(crate) struct SeenMessages {
     total: usize,
     methods: BTreeMap<String, usize>,
     messages: VecDeque<Incoming>,
-    /// A short line per message; a test that floods its far side past its memory is its own fault.
+    /// A short line per message; a test that floods its server past its memory is its own fault.
     notes: Vec<String>,
 }
 

@@ -37,14 +37,14 @@ impl Near {
     }
 }
 
-fn pair(script: Script) -> (Near, FarSide) {
-    let (near, far) = io::duplex(4096);
-    (Near::new(near), FarSide::spawn(far, script))
+fn pair(script: Script) -> (Near, MemoryServer) {
+    let (near, remote) = io::duplex(4096);
+    (Near::new(near), MemoryServer::spawn(remote, script))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sleeping_call_takes_its_time_and_blocks_no_other() {
-    let (mut near, far) = pair(Script::new());
+    let (mut near, remote) = pair(Script::new());
     let began = Instant::now();
     near.send(
         1,
@@ -58,15 +58,15 @@ async fn a_sleeping_call_takes_its_time_and_blocks_no_other() {
     assert_eq!(near.next().await.unwrap()["id"], 1);
     assert_eq!(began.elapsed(), Duration::from_secs(60));
     assert_eq!(
-        (far.count("ping"), far.count("tools/call"), far.total()),
+        (remote.count("ping"), remote.count("tools/call"), remote.total()),
         (1, 1, 2)
     );
-    assert_eq!(far.noted("call sleep_ms"), 1);
+    assert_eq!(remote.noted("call sleep_ms"), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_call_is_not_answered() {
-    let (mut near, far) = pair(Script::new());
+    let (mut near, remote) = pair(Script::new());
     near.send(
         1,
         "tools/call",
@@ -88,54 +88,56 @@ async fn a_cancelled_call_is_not_answered() {
             .unwrap();
     }
     assert_eq!(near.next().await.unwrap()["id"], 2);
-    assert_eq!(far.count("notifications/cancelled"), 2);
+    assert_eq!(remote.count("notifications/cancelled"), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hanging_far_side_still_reads_and_still_ends_with_its_input() {
-    let (mut near, far) = pair(Script::new().on(Step::Ping, Fault::Hang));
+async fn a_hanging_remote_peer_still_reads_and_still_ends_with_its_input() {
+    let (mut near, remote) = pair(Script::new().on(Step::Ping, Fault::Hang));
     near.send(1, "ping", json!({})).await;
     near.send(2, "tools/list", json!({})).await;
-    far.wait_for("tools/list", 1).await;
+    remote.wait_for("tools/list", 1).await;
     let silence = tokio::time::timeout(Duration::from_secs(3600), near.next()).await;
     assert!(silence.is_err());
     near.writer.shutdown().await.unwrap();
-    far.over().await;
+    remote.over().await;
     assert_eq!(near.next().await, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_exit_cuts_the_connection_after_what_was_written_before() {
-    let (mut near, far) = pair(Script::new().on(Step::Ping, Fault::Exit(1)));
+    let (mut near, remote) = pair(Script::new().on(Step::Ping, Fault::Exit(1)));
     near.send(1, "tools/list", json!({})).await;
     near.send(2, "ping", json!({})).await;
     assert_eq!(near.next().await.unwrap()["id"], 1);
     assert_eq!(near.next().await, None);
-    far.over().await;
+    remote.over().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_test_injects_lines_cuts_the_stream_and_edits_the_script() {
-    let (mut near, far) = pair(Script::new().bare());
-    far.inject_message(&json!({ "method": "notifications/x" })).await;
+    let (mut near, remote) = pair(Script::new().bare());
+    remote
+        .inject_message(&json!({ "method": "notifications/x" }))
+        .await;
     assert_eq!(near.next().await.unwrap()["method"], "notifications/x");
-    far.edit(|script| script.prompts.push(json!({ "name": "new" })));
+    remote.edit(|script| script.prompts.push(json!({ "name": "new" })));
     near.send(1, "prompts/list", json!({ "x": 1 })).await;
     assert_eq!(near.next().await.unwrap()["result"]["prompts"][0]["name"], "new");
-    assert_eq!(far.last_params("prompts/list").unwrap()["x"], 1);
-    far.cut();
+    assert_eq!(remote.last_params("prompts/list").unwrap()["x"], 1);
+    remote.cut();
     assert_eq!(near.next().await, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hook_may_answer_in_the_place_of_the_script() {
-    let (near, far) = io::duplex(4096);
+    let (near, remote) = io::duplex(4096);
     let mut near = Near::new(near);
     let hook = |message: &Incoming| {
         let late = Action::Wait(Duration::from_secs(5));
         (message.method() == "ping").then(|| vec![late, Action::answer(message, &json!({ "hooked": true }))])
     };
-    let _far = FarSide::spawn_with(far, Script::new(), Box::new(hook));
+    let _remote = MemoryServer::spawn_with(remote, Script::new(), Box::new(hook));
     let began = Instant::now();
     near.send(1, "ping", json!({})).await;
     assert_eq!(near.next().await.unwrap()["result"]["hooked"], true);
@@ -143,12 +145,12 @@ async fn a_hook_may_answer_in_the_place_of_the_script() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closed_output_ends_the_near_sides_reading_while_the_far_side_lives() {
-    let (mut near, far) = pair(Script::new().on(Step::Ping, Fault::CloseStdout));
+async fn a_closed_output_ends_the_clients_reading_while_the_server_lives() {
+    let (mut near, remote) = pair(Script::new().on(Step::Ping, Fault::CloseStdout));
     near.send(1, "ping", json!({})).await;
     assert_eq!(near.next().await, None);
     near.send(2, "tools/list", json!({})).await;
-    far.wait_for("tools/list", 1).await;
+    remote.wait_for("tools/list", 1).await;
     let mut rest = Vec::new();
     near.lines.into_inner().read_to_end(&mut rest).await.unwrap();
     assert!(rest.is_empty());

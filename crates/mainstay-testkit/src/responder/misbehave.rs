@@ -32,7 +32,7 @@ pub(super) fn commit(fault: &Fault, request: Option<&Incoming>, actions: &mut Ve
         }
         Fault::Signal(signal) => actions.push(Action::Signal(*signal)),
         Fault::Hang => actions.push(Action::Silence),
-        Fault::Deaf => actions.extend([Action::Silence, Action::Park]),
+        Fault::StopReading => actions.extend([Action::Silence, Action::Park]),
         Fault::NoAnswer => {}
         Fault::ExitAtNext(_) => return Course::Proceed,
         Fault::Error { code, message } => {
@@ -119,7 +119,7 @@ fn nuisance(fault: &Fault, request: Option<&Incoming>) -> Vec<Action> {
         Fault::Exit(_)
         | Fault::Signal(_)
         | Fault::Hang
-        | Fault::Deaf
+        | Fault::StopReading
         | Fault::NoAnswer
         | Fault::ExitAtNext(_)
         | Fault::Error { .. }

@@ -1,4 +1,4 @@
-//! What a far side says to a message: it looks for the id and the method, and parses nothing.
+//! What a server says to a message: it looks for the id and the method, and parses nothing.
 
 use std::io::Write;
 
@@ -6,22 +6,22 @@ use mainstay::RawJson;
 use memchr::memmem;
 use serde_json::json;
 
-use crate::far::{FarEra, FarServer};
+use crate::server::{BenchEra, BenchServer};
 
-/// What a far side says, made ready beforehand.
+/// What a server says, made ready beforehand.
 pub(crate) struct Answers {
-    far: FarServer,
+    remote: BenchServer,
     result: RawJson,
     /// How often its tools were listed.
     listings: u64,
 }
 
 impl Answers {
-    pub(crate) fn new(far: FarServer) -> Self {
-        let text = "x".repeat(far.result);
+    pub(crate) fn new(remote: BenchServer) -> Self {
+        let text = "x".repeat(remote.result);
         let result = json!({ "content": [{ "type": "text", "text": text }] });
         Self {
-            far,
+            remote,
             result: RawJson::from_value(&result).expect("a value can be written"),
             listings: 0,
         }
@@ -44,18 +44,18 @@ impl Answers {
                 &raw(&json!({
                     "protocolVersion": "2025-06-18",
                     "capabilities": { "tools": { "listChanged": true } },
-                    "serverInfo": { "name": "far", "version": "1" },
+                    "serverInfo": { "name": "remote", "version": "1" },
                 })),
             );
         } else if asks(b"\"tools/list\"") {
             let tools = self.tools();
             respond(out, id, "result", &tools);
-            if self.far.restless {
+            if self.remote.restless {
                 out.extend_from_slice(
                     b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n",
                 );
             }
-        } else if self.far.era == FarEra::Modern && asks(b"\"server/discover\"") {
+        } else if self.remote.era == BenchEra::Modern && asks(b"\"server/discover\"") {
             respond(
                 out,
                 id,
@@ -77,7 +77,7 @@ impl Answers {
 
     fn tools(&mut self) -> RawJson {
         self.listings += 1;
-        let version = if self.far.restless { self.listings } else { 0 };
+        let version = if self.remote.restless { self.listings } else { 0 };
         let tool = |n| {
             json!({
                 "name": format!("tool-{n}"),
@@ -86,7 +86,7 @@ impl Answers {
                 "annotations": { "readOnlyHint": true },
             })
         };
-        raw(&json!({ "tools": (0..self.far.tools).map(tool).collect::<Vec<_>>() }))
+        raw(&json!({ "tools": (0..self.remote.tools).map(tool).collect::<Vec<_>>() }))
     }
 }
 

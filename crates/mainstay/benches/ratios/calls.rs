@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use crate::bare::BarePeer;
 use crate::compare::RatioPair;
-use crate::far::{FarServer, TOOL};
 use crate::pinned::Pinned;
 use crate::report::RatioRow;
+use crate::server::{BenchServer, TOOL};
 use crate::{Effort, Fallible, runtime};
 
 const BATCH: u32 = 25;
@@ -23,12 +23,12 @@ const AIM: Option<f64> = Some(1.05);
 pub(crate) fn measure(effort: Effort) -> Fallible<Vec<RatioRow>> {
     let _pinned = Pinned::to_one()?;
     runtime()?.block_on(async {
-        let far = FarServer::default();
+        let remote = BenchServer::default();
         let (in_memory, stdio) = (effort.rounds(4000), effort.rounds(1500));
 
-        let supervised = SupervisedCaller::start(far.server_in_memory("far").build()?).await?;
-        let peer = Unsupervised::start(far.in_memory());
-        let bare = BarePeer::start(far.in_memory());
+        let supervised = SupervisedCaller::start(remote.server_in_memory("remote").build()?).await?;
+        let peer = Unsupervised::start(remote.in_memory());
+        let bare = BarePeer::start(remote.in_memory());
         let over_peer = supervised.over_peer(&peer, in_memory).await;
         let over_bare = supervised.over_bare(&bare, in_memory).await;
         let mut rows = vec![
@@ -41,10 +41,10 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<RatioRow>> {
             ),
         ];
 
-        let supervised = SupervisedCaller::start(far.server_process("far")?.build()?).await?;
-        let (_peers, transport) = far.process()?;
+        let supervised = SupervisedCaller::start(remote.server_process("remote")?.build()?).await?;
+        let (_peers, transport) = remote.process()?;
         let peer = Unsupervised::start(transport);
-        let (_bares, transport) = far.process()?;
+        let (_bares, transport) = remote.process()?;
         let bare = BarePeer::start(transport);
         let over_peer = supervised.over_peer(&peer, stdio).await;
         let over_bare = supervised.over_bare(&bare, stdio).await;
@@ -59,7 +59,7 @@ pub(crate) fn measure_recorder(effort: Effort) -> Fallible<Vec<RatioRow>> {
     const RECORDER_AIM: Option<f64> = Some(1.03);
     let _pinned = Pinned::to_one()?;
     runtime()?.block_on(async {
-        let far = FarServer::default();
+        let remote = BenchServer::default();
         let (heads, payloads) = (RecorderOptions::heads(), RecorderOptions::payloads());
         let mut rows = Vec::new();
         for (name, options, is_process, aim) in [
@@ -70,8 +70,8 @@ pub(crate) fn measure_recorder(effort: Effort) -> Fallible<Vec<RatioRow>> {
         ] {
             let config = |name: &str| -> Fallible<mainstay::ServerConfig> {
                 Ok(match is_process {
-                    true => far.server_process(name)?.build()?,
-                    false => far.server_in_memory(name).build()?,
+                    true => remote.server_process(name)?.build()?,
+                    false => remote.server_in_memory(name).build()?,
                 })
             };
             let off = SupervisedCaller::with(config("off")?, RecorderOptions::off()).await?;

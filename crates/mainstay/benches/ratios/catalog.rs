@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use mainstay::{Fleet, Policy};
 
 use crate::compare::{RatioPair, nanoseconds};
-use crate::far::{FarServer, TOOL};
 use crate::report::RatioRow;
+use crate::server::{BenchServer, TOOL};
 use crate::{Effort, Fallible, runtime};
 
 const SERVERS: usize = 50;
@@ -98,16 +98,16 @@ impl Kept {
 /// A fleet in which `writers` servers change their tools as fast as they are listed.
 fn start(writers: usize) -> Fleet {
     let servers = (0..SERVERS).map(|n| {
-        let far = FarServer {
+        let remote = BenchServer {
             tools: TOOLS,
             restless: n < writers,
-            ..FarServer::default()
+            ..BenchServer::default()
         };
         let policy = Policy {
             relist_pause: Duration::from_millis(1),
             ..Policy::default()
         };
-        let server = far.server_in_memory(&format!("server-{n}")).policy(policy);
+        let server = remote.server_in_memory(&format!("server-{n}")).policy(policy);
         server.build().expect("the name is valid")
     });
     Fleet::builder().start(servers)

@@ -16,9 +16,9 @@ use tokio::time::sleep;
 
 use crate::answers::Answers;
 use crate::compare::nanoseconds;
-use crate::far::{FarServer, TOOL};
 use crate::report::{RatioAmount, RatioRow, Side};
-use crate::web::far::{content_length, respond};
+use crate::server::{BenchServer, TOOL};
+use crate::web::server::{content_length, respond};
 use crate::{Effort, Fallible, runtime};
 
 /// Starts this program as a server that floods its client from the first call on: `FLOOD kind`.
@@ -80,7 +80,7 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<RatioRow>> {
 /// The neighbour of one flood.
 async fn beside(kind: FloodKind, calls: usize) -> Fallible<Vec<RatioRow>> {
     let (flood, _process) = flood(kind)?;
-    let neighbour = FarServer::default().server_process("neighbour")?;
+    let neighbour = BenchServer::default().server_process("neighbour")?;
     let fleet = Fleet::builder().start([neighbour.build()?, flood]);
     let neighbour = fleet.server("neighbour").ok_or("it was just started")?;
     let flooding = fleet.server("flood").ok_or("it was just started")?;
@@ -185,7 +185,7 @@ pub(crate) fn serve(kind: &str) -> Fallible {
 
 /// Answers on stdout until the first call; then floods.
 fn on_pipes(flooded: &mut impl Write, with: &[u8]) -> Fallible {
-    let mut answers = Answers::new(FarServer::default());
+    let mut answers = Answers::new(BenchServer::default());
     let mut out = Vec::new();
     for line in std::io::stdin().lock().lines() {
         let line = line?;
@@ -210,7 +210,7 @@ fn without_end(into: &mut impl Write, what: &[u8]) -> Fallible {
 /// Answers one connection until it floods it.
 fn answer_all(mut stream: TcpStream, kind: &str) -> Fallible {
     stream.set_nodelay(true)?;
-    let mut answers = Answers::new(FarServer::default());
+    let mut answers = Answers::new(BenchServer::default());
     let (mut request, mut body, mut out) = (Vec::new(), Vec::new(), Vec::new());
     loop {
         let mut piece = [0; 4096];

@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::compare::RatioPair;
-use crate::far::{FarServer, PIPE, TOOL};
 use crate::report::{RatioAmount, RatioRow, Side};
+use crate::server::{BenchServer, PIPE, TOOL};
 use crate::{Effort, Fallible, memory, runtime};
 
 const MEGABYTE: usize = 1_000_000;
@@ -42,12 +42,12 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<RatioRow>> {
 }
 
 async fn side_by_side(length: usize, rounds: usize) -> Fallible<RatioPair> {
-    let far = FarServer {
+    let remote = BenchServer {
         result: length,
-        ..FarServer::default()
+        ..BenchServer::default()
     };
-    let fleet = Fleet::builder().start([far.server_process("far")?.build()?]);
-    let server = fleet.server("far").ok_or("it was just started")?;
+    let fleet = Fleet::builder().start([remote.server_process("remote")?.build()?]);
+    let server = fleet.server("remote").ok_or("it was just started")?;
     server.wait_connected(Duration::from_secs(10)).await?;
     let mut pipe = Pipe::start(length)?;
     let arguments = json!({});

@@ -4,7 +4,7 @@
 //! row's name measures that row alone. Without `--bench`, as in `cargo test --benches`, everything runs a few times
 //! only: enough to see that it works, no figures to quote.
 //!
-//! The program is also its own far side: it starts itself as the server at the other end of the pipes, and as the
+//! The program is also the server: it starts itself as the server at the other end of the pipes, and as the
 //! fresh process whose memory is read.
 
 mod answers;
@@ -12,13 +12,13 @@ mod bare;
 mod calls;
 mod catalog;
 mod compare;
-mod far;
 mod floods;
 mod large;
 mod memory;
 mod pinned;
 mod recovery;
 mod report;
+mod server;
 mod web;
 
 use std::error::Error;
@@ -61,9 +61,9 @@ fn main() -> Fallible {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        [far::SERVE, ref settings @ ..] => return far::serve(settings),
-        [far::PIPE, length] => return far::pipe(length.parse()?),
-        [web::far::SERVE_HTTP, port, era] => return web::far::serve(port.parse()?, era),
+        [server::SERVE, ref settings @ ..] => return server::serve(settings),
+        [server::PIPE, length] => return server::pipe(length.parse()?),
+        [web::server::SERVE_HTTP, port, era] => return web::server::serve(port.parse()?, era),
         [floods::FLOOD, kind] => return floods::serve(kind),
         [memory::FRESH, side, count] => return memory::fresh(side, count.parse()?),
         _ => {}

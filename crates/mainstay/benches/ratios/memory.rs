@@ -6,8 +6,8 @@ use mainstay::Fleet;
 use serde_json::json;
 
 use crate::bare::BarePeer;
-use crate::far::{FarServer, TOOL};
 use crate::report::{RatioAmount, RatioRow, Side};
+use crate::server::{BenchServer, TOOL};
 use crate::{Effort, Fallible, runtime};
 
 /// Starts this program as a process that keeps servers and says what each takes: `FRESH side count`.
@@ -23,7 +23,7 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<RatioRow>> {
     let bare = in_fresh_process(BARE, count)?;
     let supervised = in_fresh_process(SUPERVISED, count)?;
     Ok(vec![RatioRow {
-        name: "memory of a server, far side included",
+        name: "memory of a server, server included",
         ratio: supervised / bare,
         base: Side {
             what: BARE,
@@ -65,7 +65,7 @@ async fn bare(count: usize) -> Fallible<f64> {
         if n == FIRST {
             before = resident()?;
         }
-        let bare = BarePeer::start(far().in_memory());
+        let bare = BarePeer::start(remote().in_memory());
         bare.begin().await?;
         bare.call(TOOL, &json!({})).await?;
         kept.push(bare);
@@ -84,7 +84,7 @@ async fn supervised(count: usize) -> Fallible<f64> {
 
 async fn fleet(prefix: &str, count: usize) -> Fallible<Fleet> {
     let servers: Result<Vec<_>, _> = (0..count)
-        .map(|n| far().server_in_memory(&format!("{prefix}-{n}")).build())
+        .map(|n| remote().server_in_memory(&format!("{prefix}-{n}")).build())
         .collect();
     let fleet = Fleet::builder().start(servers?);
     for server in fleet.servers() {
@@ -94,11 +94,11 @@ async fn fleet(prefix: &str, count: usize) -> Fallible<Fleet> {
     Ok(fleet)
 }
 
-/// Small buffers: those of the far side are not what is measured.
-fn far() -> FarServer {
-    FarServer {
+/// Small buffers: those of the server are not what is measured.
+fn remote() -> BenchServer {
+    BenchServer {
         buffer: 4096,
-        ..FarServer::default()
+        ..BenchServer::default()
     }
 }
 

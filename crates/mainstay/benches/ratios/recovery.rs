@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::bare::BarePeer;
 use crate::compare::{RatioPair, nanoseconds};
-use crate::far::{FarServer, TOOL};
 use crate::report::RatioRow;
+use crate::server::{BenchServer, TOOL};
 use crate::{Effort, Fallible, runtime};
 
 /// How long an interpreter takes before the first line of a server runs.
@@ -38,29 +38,29 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<RatioRow>> {
 }
 
 async fn side_by_side(startup: Duration, rounds: usize) -> Fallible<RatioPair> {
-    let far = FarServer {
+    let remote = BenchServer {
         startup,
-        ..FarServer::default()
+        ..BenchServer::default()
     };
     let mut policy = Policy::default();
     // Every start but the first takes a token, and here nothing is done but to kill and start.
     policy.bucket.size = NonZeroU32::MAX;
-    let fleet = Fleet::builder().start([far.server_process("far")?.policy(policy).build()?]);
-    let server = fleet.server("far").ok_or("it was just started")?;
+    let fleet = Fleet::builder().start([remote.server_process("remote")?.policy(policy).build()?]);
+    let server = fleet.server("remote").ok_or("it was just started")?;
     server.wait_connected(Duration::from_secs(10)).await?;
     call(&server).await?;
     let mut pair = RatioPair::new();
     for _ in 0..rounds {
-        let start = start_by_hand(far).await?;
+        let start = start_by_hand(remote).await?;
         pair.push(nanoseconds(start), nanoseconds(recover(&server).await?));
     }
     fleet.close(Duration::from_secs(5)).await;
     Ok(pair)
 }
 
-async fn start_by_hand(far: FarServer) -> Fallible<Duration> {
+async fn start_by_hand(remote: BenchServer) -> Fallible<Duration> {
     let started = Instant::now();
-    let (mut child, transport) = far.process()?;
+    let (mut child, transport) = remote.process()?;
     let bare = BarePeer::start(transport);
     bare.begin().await?;
     let took = started.elapsed();

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::diagnostic::CatalogFault;
 use super::mirror::{self, Mirror};
 use super::pages::MAX_ITEM_BYTES;
+use super::server::CatalogFault;
 use crate::wire::{Object, RawJson, TooManyMembers};
 
 /// One thing a server offers, exactly as the server sent it.

@@ -9,9 +9,6 @@
 //! whatever order they were listed in; the revision grows only when content changes; one bad item costs none of its neighbours;
 //! a reader never waits and never sees a half-built catalog.
 
-mod addresses;
-mod diagnostic;
-mod hash;
 mod item;
 mod mirror;
 mod names;
@@ -27,11 +24,9 @@ mod union;
 #[cfg(test)]
 mod fixtures;
 
-pub use self::diagnostic::{CatalogFault, Diagnostic};
-pub use self::hash::CatalogHash;
 pub use self::item::{Hints, Item, Kind};
 pub(crate) use self::mirror::CallHeaders;
-pub use self::names::public_name;
+pub use self::names::{CatalogHash, public_name};
 pub use self::offer::{
     OfPrompts, OfResources, OfTemplates, OfTools, Offer, PublicPrompt, PublicResource, PublicTemplate,
     PublicTool,
@@ -42,7 +37,7 @@ pub use self::published::{Catalog, Freshness};
 pub use self::publisher::CatalogReader;
 pub(crate) use self::publisher::Publisher;
 pub(crate) use self::replacement::{Doubt, Replacement};
-pub use self::server::{About, ServerCatalog};
+pub use self::server::{About, CatalogFault, Diagnostic, ServerCatalog};
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::store::fuzz;
 pub(crate) use self::store::{CatalogDirectory, CatalogStore, STORE_TARGET, Stored};

@@ -1,17 +1,19 @@
-//! Public names: `server__tool`, spelt so that every model API accepts them.
+//! The hash by which catalogs are compared, and public names: `server__tool`, spelt so that every model API accepts them.
 //!
 //! The strictest rules in use are a letter or `_` first, then letters, digits, `_` and `-`, 64 characters in all. What
 //! does not fit is replaced or cut; a cut name ends in a hash of the whole, so that long names with a common beginning
 //! stay apart and keep their name from run to run. A short name is never given a hash: it stays readable, and should
 //! two fall together, the one that comes later is set aside where the union is built.
 
-use super::hash::Hasher;
+use std::fmt;
+
+use sha2::{Digest as _, Sha256};
 
 /// The longest name that every model API accepts.
 pub(super) const MAX_NAME: usize = 64;
 /// Hex digits of the hash at the end of a cut name: 40 bits, ample for the few thousand names of a fleet.
 const HASH_DIGITS: usize = 10;
-const SEPARATOR: &str = "__";
+pub(super) const SEPARATOR: &str = "__";
 
 /// The public name of what `server` calls `name`: `server__name`, spelt so that every model API accepts it. With an empty name,
 /// how all names of the server begin that are not too long.
@@ -33,6 +35,55 @@ pub fn public_name(server: &str, name: &str) -> String {
 
 fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+/// The SHA-256 of a catalog's content: equal content, equal hash, on every machine and in every run.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CatalogHash([u8; 32]);
+
+impl fmt::Display for CatalogHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for CatalogHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CatalogHash({self})")
+    }
+}
+
+impl CatalogHash {
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Feeds a hash with parts, each prefixed with its length: no two different sequences of parts read the same.
+#[derive(Default)]
+pub(super) struct Hasher(Sha256);
+
+impl Hasher {
+    pub(super) fn part(&mut self, bytes: &[u8]) -> &mut Self {
+        self.count(bytes.len());
+        self.0.update(bytes);
+        self
+    }
+
+    /// A part that may be absent; an absent part differs from an empty one.
+    pub(super) fn optional(&mut self, bytes: Option<&[u8]>) -> &mut Self {
+        self.count(usize::from(bytes.is_some()));
+        self.part(bytes.unwrap_or_default())
+    }
+
+    pub(super) fn count(&mut self, n: usize) -> &mut Self {
+        self.0.update((n as u64).to_be_bytes());
+        self
+    }
+
+    pub(super) fn finish(self) -> CatalogHash {
+        CatalogHash(self.0.finalize().into())
+    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::hash::{CatalogHash, Hasher};
-use super::names::public_name;
+use super::names::{CatalogHash, Hasher, public_name};
 use super::{Hints, Item, Kind, ServerCatalog};
 use crate::config::ToolView;
 use crate::wire::{Object, RawJson};

@@ -84,7 +84,7 @@ impl Publisher {
         let current = self.current.load();
         let next = Catalog::union(&self.inputs, &current);
         if next.revision() > current.revision() {
-            warn_of_overlaps(&next, &current);
+            warn_of_conflicts(&next, &current);
         }
         self.publish(next)
     }
@@ -101,15 +101,17 @@ impl Publisher {
     }
 }
 
-/// Logs where resources are read from another server than a template's, once for as long as it is so.
-fn warn_of_overlaps(next: &Catalog, current: &Catalog) {
-    let overlaps = |catalog: &Catalog| -> BTreeSet<String> {
+/// Logs what is set aside because its name is taken, and where resources are read from another server than a template's; once for as
+/// long as it is so.
+fn warn_of_conflicts(next: &Catalog, current: &Catalog) {
+    let conflicts = |catalog: &Catalog| -> BTreeSet<String> {
         let found = catalog.diagnostics().iter();
-        let found = found.filter(|diagnostic| diagnostic.fault == CatalogFault::Overlap);
+        let found = found
+            .filter(|diagnostic| matches!(diagnostic.fault, CatalogFault::Overlap | CatalogFault::Collision));
         found.map(ToString::to_string).collect()
     };
-    for overlap in overlaps(next).difference(&overlaps(current)) {
-        tracing::warn!("{overlap}");
+    for conflict in conflicts(next).difference(&conflicts(current)) {
+        tracing::warn!("{conflict}");
     }
 }
 

@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::diagnostic::{CatalogFault, Diagnostic, DiagnosticList};
-use super::hash::Hasher;
+use super::names::{Hasher, SEPARATOR, public_name};
 use super::offer::{OfPrompts, OfResources, OfTemplates, OfTools, Offer, ServerSection};
-use super::published::{CatalogContent, Freshness, OfferTable, PublishedServer};
-use super::{Catalog, Kind, ServerCatalog, addresses};
+use super::published::{CatalogContent, Freshness, OfferTable, PublishedServer, overlaps};
+use super::server::{CatalogFault, Diagnostic, DiagnosticList};
+use super::{Catalog, Kind, ServerCatalog};
 use crate::config::ToolView;
 
 /// What one server offers as callers see it: its catalog through its view.
@@ -99,7 +99,7 @@ impl Catalog {
             join.add(server, listed);
         }
         join.diagnostics
-            .extend(addresses::overlaps(&join.resources, &join.templates));
+            .extend(overlaps(&join.resources, &join.templates));
         let content = CatalogContent {
             revision: 0,
             hash: join.hasher.finish(),
@@ -129,12 +129,14 @@ impl Union {
         let mut joint = ServerJoin {
             hasher: &mut self.hasher,
             findings: DiagnosticList::of(server),
+            displaced: Vec::new(),
         };
         let section = &listed.section;
         joint.add_named(Kind::Tool, &section.tools, &mut self.tools);
         joint.add_named(Kind::Prompt, &section.prompts, &mut self.prompts);
         joint.add_by_uri(Kind::Resource, &section.resources, &mut self.resources);
         joint.add_by_uri(Kind::Template, &section.templates, &mut self.templates);
+        self.diagnostics.extend(joint.displaced);
         self.diagnostics.extend(joint.findings.finish());
     }
 }
@@ -143,14 +145,24 @@ impl Union {
 struct ServerJoin<'a> {
     hasher: &'a mut Hasher,
     findings: DiagnosticList<'a>,
+    /// What is to be said of offers of other servers that give way to this one's.
+    displaced: Vec<Diagnostic>,
 }
 
 impl ServerJoin<'_> {
-    /// A name must lead to one thing: an offer whose name is taken is set aside.
+    /// A name must lead to one thing: an offer whose name is taken is set aside. One that is really called so comes before one whose
+    /// name had to be changed, so its name leads to it whichever of their servers is listed first.
     fn add_named<T>(&mut self, kind: Kind, offers: &[Offer<T>], table: &mut OfferTable<T>) {
         for offer in offers {
-            match table.get(offer.name()) {
-                Some(first) => self.collided(kind, offer, first, "is set aside"),
+            match table.get(offer.name()).cloned() {
+                Some(first) if is_changed(&first) && is_exact(offer) => {
+                    let mut finding = DiagnosticList::of(first.server());
+                    note_collision(&mut finding, kind, &first, offer, SET_ASIDE);
+                    self.displaced.extend(finding.finish());
+                    self.hasher.part(offer.digest().as_bytes());
+                    table.replace(offer.clone());
+                }
+                Some(first) => note_collision(&mut self.findings, kind, offer, &first, SET_ASIDE),
                 None => self.keep(offer, table),
             }
         }
@@ -160,7 +172,8 @@ impl ServerJoin<'_> {
     fn add_by_uri<T>(&mut self, kind: Kind, offers: &[Offer<T>], table: &mut OfferTable<T>) {
         for offer in offers {
             if let Some(first) = table.get(offer.name()) {
-                self.collided(kind, offer, first, "is listed, but not read from here");
+                let fate = "is listed, but not read from here";
+                note_collision(&mut self.findings, kind, offer, first, fate);
             }
             self.keep(offer, table);
         }
@@ -170,17 +183,37 @@ impl ServerJoin<'_> {
         self.hasher.part(offer.digest().as_bytes());
         table.push(offer.clone());
     }
+}
 
-    fn collided<T>(&mut self, kind: Kind, offer: &Offer<T>, first: &Offer<T>, fate: &str) {
-        let message = format!(
-            "{fate}: `{}` is already {kind} `{}` of server `{}`",
-            offer.name(),
-            first.original(),
-            first.server()
-        );
-        self.findings
-            .add(kind, CatalogFault::Collision, Some(offer.original()), message);
-    }
+const SET_ASIDE: &str = "is set aside";
+
+/// Notes what becomes of an offer whose name belongs to another.
+fn note_collision<T>(
+    findings: &mut DiagnosticList<'_>,
+    kind: Kind,
+    offer: &Offer<T>,
+    owner: &Offer<T>,
+    fate: &str,
+) {
+    let message = format!(
+        "{fate}: `{}` is already {kind} `{}` of server `{}`",
+        offer.name(),
+        owner.original(),
+        owner.server()
+    );
+    findings.add(kind, CatalogFault::Collision, Some(offer.original()), message);
+}
+
+/// Whether an offer's public name is made of the very names of its server and of itself.
+fn is_exact<T>(offer: &Offer<T>) -> bool {
+    let name = offer.name().strip_prefix(offer.server());
+    let name = name.and_then(|rest| rest.strip_prefix(SEPARATOR));
+    name == Some(offer.original())
+}
+
+/// Whether characters of these names had to be replaced. A name that the configuration gave is not changed.
+fn is_changed<T>(offer: &Offer<T>) -> bool {
+    !is_exact(offer) && public_name(offer.server(), offer.original()) == offer.name()
 }
 
 #[cfg(test)]

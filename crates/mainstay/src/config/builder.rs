@@ -7,15 +7,13 @@ use std::time::Duration;
 
 use mainstay_lifecycle::{Policy, TimeLimits};
 
-use super::check;
-use super::oauth::OAuthSetting;
-use super::plain_secret;
 use super::problem::{Problem, ProblemText, SettingProblem, Severity, dotted};
 use super::server::{CommonSettings, Isolation, PACKAGE_RUNNER_OPEN_LIMIT, Replay, ServerConfig};
 use super::target::{
-    ClientCertificate, ConfigText, FilePath, HttpKind, HttpTarget, Provider, Secret, StdioTarget, Target,
+    ClientCertificate, ConfigText, HttpKind, HttpTarget, OAuthSetting, Provider, Secret, StdioTarget, Target,
 };
 use super::tool_view::ToolView;
+use super::{check, plain_secret};
 use crate::protocol::Era;
 use crate::transport::http::Credentials;
 
@@ -138,32 +136,21 @@ impl ServerBuilder<HttpTarget> {
     }
 
     /// Trusts the certificates of this PEM file, beside those of the system.
-    pub fn root_certificates(self, path: impl Into<PathBuf>) -> Self {
-        self.root_certificates_file(path.into().into())
-    }
-
-    pub(super) fn root_certificates_file(mut self, path: FilePath) -> Self {
-        self.target.root_certificates = Some(path);
+    pub fn root_certificates(mut self, path: impl Into<PathBuf>) -> Self {
+        self.target.root_certificates = Some(path.into().into());
         self
     }
 
     /// Presents this certificate to the server. Certificate and key may be in one PEM file.
-    pub fn client_certificate(self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        self.client_certificate_files(certificate.into().into(), key.into().into())
-    }
-
-    pub(super) fn client_certificate_files(mut self, certificate: FilePath, key: FilePath) -> Self {
+    pub fn client_certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        let (certificate, key) = (certificate.into().into(), key.into().into());
         self.target.client_certificate = Some(Box::new(ClientCertificate { certificate, key }));
         self
     }
 
     /// Connects to this unix-domain socket instead of the host in the address.
-    pub fn unix_socket(self, path: impl Into<PathBuf>) -> Self {
-        self.unix_socket_file(path.into().into())
-    }
-
-    pub(super) fn unix_socket_file(mut self, path: FilePath) -> Self {
-        self.target.unix_socket = Some(path);
+    pub fn unix_socket(mut self, path: impl Into<PathBuf>) -> Self {
+        self.target.unix_socket = Some(path.into().into());
         self
     }
 

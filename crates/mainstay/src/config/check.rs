@@ -25,7 +25,7 @@ pub(super) fn server(config: &ServerConfig) -> Vec<SettingProblem> {
     match &config.target {
         Target::Stdio(target) => stdio(target, &mut problems),
         Target::Http(target) => http::check(target, config.settings.era, &mut problems),
-        Target::Custom(_) => {}
+        Target::Custom(_) | Target::Unusable(_) => {}
     }
     durations(config, &mut problems);
     usefulness(config, &mut problems);
@@ -136,7 +136,7 @@ fn durations(config: &ServerConfig, problems: &mut Vec<SettingProblem>) {
     ];
     let of_target = match &config.target {
         Target::Http(target) => http::durations(target),
-        Target::Stdio(_) | Target::Custom(_) => Vec::new(),
+        Target::Stdio(_) | Target::Custom(_) | Target::Unusable(_) => Vec::new(),
     };
     let all = settings.into_iter().chain(of_target);
     for (key, duration) in all.chain(policy_durations(&config.settings.policy)) {

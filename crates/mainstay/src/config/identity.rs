@@ -30,6 +30,10 @@ impl ServerIdentity {
                 hash.bytes(b"custom");
                 hash.bytes(custom.identity.as_bytes());
             }
+            Target::Unusable(unusable) => {
+                hash.bytes(b"unusable");
+                hash.bytes(unusable.reason.as_bytes());
+            }
         }
         Self(hash.0.finalize().into())
     }

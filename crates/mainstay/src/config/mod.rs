@@ -16,10 +16,8 @@ mod duration;
 pub(crate) mod file;
 mod identity;
 mod nearest;
-mod oauth;
 mod plain_secret;
 mod problem;
-mod runner;
 mod server;
 mod target;
 mod tool_view;
@@ -32,8 +30,10 @@ pub use file::source;
 pub use file::{ConfigError, ConfigOrigin, Configuration, Host, Located, json_schema, locate};
 pub use identity::ServerIdentity;
 pub use nearest::nearest;
-pub use oauth::{OAuthConfig, OAuthGrant, OAuthResource, OAuthSetting};
 pub use problem::{Position, Problem, Severity};
 pub use server::{Isolation, Replay, ServerConfig};
-pub use target::{ConfigText, CustomTarget, HttpKind, HttpTarget, Secret, StdioTarget, Target};
+pub use target::{
+    ConfigText, CustomTarget, HttpKind, HttpTarget, OAuthConfig, OAuthGrant, OAuthResource, OAuthSetting,
+    Secret, StdioTarget, Target, UnusableTarget,
+};
 pub use tool_view::ToolView;

@@ -92,7 +92,7 @@ fn distance(a: &[char], b: &[char], most: usize, rows: &mut Rows, work: &mut usi
         return None;
     }
     // What is outside of the part that is filled counts as too far.
-    let far = most + 1;
+    let too_far = most + 1;
     let Rows {
         before_last,
         last,
@@ -100,14 +100,14 @@ fn distance(a: &[char], b: &[char], most: usize, rows: &mut Rows, work: &mut usi
     } = rows;
     for row in [&mut *before_last, &mut *last, &mut *row] {
         row.clear();
-        row.resize(b.len() + 1, far);
+        row.resize(b.len() + 1, too_far);
     }
-    for (j, cell) in last.iter_mut().enumerate().take(far) {
+    for (j, cell) in last.iter_mut().enumerate().take(too_far) {
         *cell = j;
     }
     for i in 1..=a.len() {
         let (from, to) = (i.saturating_sub(most).max(1), (i + most).min(b.len()));
-        row[from - 1] = if from == 1 { i.min(far) } else { far };
+        row[from - 1] = if from == 1 { i.min(too_far) } else { too_far };
         let mut least = row[from - 1];
         for j in from..=to {
             let replaced = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
@@ -115,12 +115,12 @@ fn distance(a: &[char], b: &[char], most: usize, rows: &mut Rows, work: &mut usi
             if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
                 cell = cell.min(before_last[j - 2] + 1);
             }
-            row[j] = cell.min(far);
+            row[j] = cell.min(too_far);
             least = least.min(row[j]);
         }
         // The next row looks one cell further.
         if let Some(cell) = row.get_mut(to + 1) {
-            *cell = far;
+            *cell = too_far;
         }
         *work += (to + 1).saturating_sub(from);
         // No later row is nearer: a swap, too, costs more than the cell below the one that it begins at.

@@ -7,8 +7,9 @@ use mainstay_lifecycle::Policy;
 
 use super::builder::ServerBuilder;
 use super::identity::ServerIdentity;
-use super::runner;
-use super::target::{ConfigText, CustomTarget, HttpTarget, Provider, StdioTarget, Target};
+use super::target::{
+    ConfigText, CustomTarget, HttpTarget, Provider, StdioTarget, Target, UnusableTarget, is_package_runner,
+};
 use super::tool_view::ToolView;
 use crate::protocol::Era;
 use crate::transport::Connector;
@@ -137,6 +138,13 @@ impl ServerConfig {
         ServerBuilder::new(name.into(), CustomTarget { identity, connector })
     }
 
+    /// Starts the configuration of a server that cannot be used, for this reason. It is not left out, so that everyone who asks for it
+    /// is told why: each start fails, and none is tried again before a restart or a change of its configuration.
+    pub fn unusable(name: impl Into<String>, reason: impl Into<String>) -> ServerBuilder<UnusableTarget> {
+        let reason = reason.into();
+        ServerBuilder::new(name.into(), UnusableTarget { reason })
+    }
+
     /// The name, unique in its fleet.
     pub fn name(&self) -> &str {
         &self.settings.name
@@ -155,8 +163,8 @@ impl ServerConfig {
     /// Whether a package runner such as `npx` or `docker run` starts it, which may have to install it first.
     pub fn is_package_runner(&self) -> bool {
         match &self.target {
-            Target::Stdio(program) => runner::is_package_runner(program),
-            Target::Http(_) | Target::Custom(_) => false,
+            Target::Stdio(program) => is_package_runner(program),
+            Target::Http(_) | Target::Custom(_) | Target::Unusable(_) => false,
         }
     }
 

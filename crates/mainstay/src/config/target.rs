@@ -1,16 +1,18 @@
-//! What a server is reached by.
+//! What a server is reached by: a program, an address with its logins, or a connector.
 
 mod http;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(super) use http::{ClientCertificate, FilePath, Provider};
-pub use http::{HttpKind, HttpTarget};
-
 use crate::transport::Connector;
+
+#[cfg(any(feature = "config-file", feature = "http"))]
+pub(super) use http::FilePath;
+pub(super) use http::{ClientCertificate, Provider};
+pub use http::{HttpKind, HttpTarget};
 
 /// How a server is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +24,21 @@ pub enum Target {
     Http(HttpTarget),
     /// A transport that the embedder opens.
     Custom(CustomTarget),
+    /// Nothing: its configuration has an error, and every start fails for it.
+    Unusable(UnusableTarget),
+}
+
+/// What is wrong with the configuration of a server that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnusableTarget {
+    pub(super) reason: String,
+}
+
+impl UnusableTarget {
+    /// What is wrong, and what to do about it.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
 }
 
 /// A transport of the embedder's own.
@@ -79,7 +96,7 @@ impl Target {
     pub(crate) fn credential_owner(&self) -> Option<String> {
         match self {
             Self::Http(target) => target.provider()?.owner(),
-            Self::Stdio(_) | Self::Custom(_) => None,
+            Self::Stdio(_) | Self::Custom(_) | Self::Unusable(_) => None,
         }
     }
 }
@@ -99,6 +116,12 @@ impl From<HttpTarget> for Target {
 impl From<CustomTarget> for Target {
     fn from(target: CustomTarget) -> Self {
         Self::Custom(target)
+    }
+}
+
+impl From<UnusableTarget> for Target {
+    fn from(target: UnusableTarget) -> Self {
+        Self::Unusable(target)
     }
 }
 
@@ -222,5 +245,190 @@ impl From<String> for Secret {
 impl From<&str> for Secret {
     fn from(value: &str) -> Self {
         Self(value.to_owned())
+    }
+}
+
+/// Whether a server's requests use an OAuth login.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum OAuthSetting {
+    /// If the server asks for one, with the defaults.
+    #[default]
+    Automatic,
+    /// Never.
+    Off,
+    /// If the server asks for one, with these settings.
+    Configured(Box<OAuthConfig>),
+}
+
+/// The settings of a server's logins. All are optional.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OAuthConfig {
+    /// The client that a person registered at the authorization server.
+    pub client_id: Option<String>,
+    /// Its secret.
+    pub client_secret: Option<Secret>,
+    /// The address of a client ID metadata document.
+    pub client_metadata_url: Option<String>,
+    /// The scopes to ask for, in place of those that the server names.
+    pub scopes: Option<Vec<String>>,
+    /// What is sent as `resource`.
+    pub resource: OAuthResource,
+    /// The issuer that is accepted, and no other.
+    pub issuer: Option<String>,
+    /// The port of the redirect URI.
+    pub redirect_port: Option<u16>,
+    /// How the token is obtained.
+    pub grant: OAuthGrant,
+    /// The PEM file of the key for `private_key_jwt`.
+    pub private_key: Option<PathBuf>,
+    /// The file with the JWT of a workload.
+    pub assertion_file: Option<PathBuf>,
+    /// Whether the authorization server may be on a private address and without TLS.
+    pub allow_private: bool,
+    /// The user, if several people log in to the same server on this machine.
+    pub user: Option<String>,
+}
+
+/// What is sent as `resource`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum OAuthResource {
+    /// What the server publishes.
+    #[default]
+    Published,
+    /// This text.
+    Text(String),
+    /// Nothing.
+    Omitted,
+}
+
+/// How a token is obtained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OAuthGrant {
+    /// A person logs in.
+    #[default]
+    Person,
+    /// The client logs in for itself.
+    ClientCredentials,
+    /// The workload presents the JWT in `assertion_file`.
+    JwtBearer,
+}
+
+impl OAuthGrant {
+    /// The names in configuration files.
+    pub const NAMES: [&'static str; 3] = ["authorization_code", "client_credentials", "jwt_bearer"];
+
+    /// The grant of a name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        match name {
+            "authorization_code" => Some(Self::Person),
+            "client_credentials" => Some(Self::ClientCredentials),
+            "jwt_bearer" => Some(Self::JwtBearer),
+            _other => None,
+        }
+    }
+}
+
+impl OAuthConfig {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+/// Whatever their arguments, these install a package and then run it.
+const RUNNERS: [&str; 7] = ["npx", "bunx", "pnpx", "uvx", "uv", "pipx", "deno"];
+
+/// These do with one of these commands.
+const RUNNERS_BY_COMMAND: [(&str, &[&str]); 6] = [
+    ("npm", &["exec", "x"]),
+    ("pnpm", &["dlx", "exec"]),
+    ("yarn", &["dlx"]),
+    ("bun", &["x"]),
+    ("docker", &["run"]),
+    ("podman", &["run"]),
+];
+
+/// Shells, whose scripts may begin one.
+const SHELLS: [&str; 4] = ["sh", "bash", "zsh", "dash"];
+
+/// Whether the program may have to install the server before it runs.
+pub(super) fn is_package_runner(program: &StdioTarget) -> bool {
+    let args: Vec<&str> = program.args().iter().map(ConfigText::value).collect();
+    let command = program_name(program.command().value());
+    if SHELLS.contains(&command) {
+        return args.iter().any(|arg| {
+            let words: Vec<&str> = arg.split_whitespace().collect();
+            (0..words.len()).any(|at| runs_packages(program_name(words[at]), &words[at + 1..]))
+        });
+    }
+    runs_packages(command, &args)
+}
+
+fn runs_packages(command: &str, args: &[&str]) -> bool {
+    let first = args.iter().find(|arg| !arg.starts_with('-'));
+    RUNNERS.contains(&command)
+        || RUNNERS_BY_COMMAND.iter().any(|(runner, commands)| {
+            *runner == command && first.is_some_and(|first| commands.contains(first))
+        })
+}
+
+fn program_name(command: &str) -> &str {
+    Path::new(command)
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::config::ServerConfig;
+
+    fn limit(command: &[&str]) -> u64 {
+        let server = ServerConfig::stdio("s", command[0]).args(command[1..].iter().copied());
+        server.build().expect("valid").policy().limits.open.as_secs()
+    }
+
+    #[test]
+    fn a_package_runner_has_ten_minutes_and_any_other_program_five() {
+        for runner in [
+            &["npx", "-y", "server"][..],
+            &["/usr/local/bin/npx", "server"],
+            &["npm", "exec", "server"],
+            &["pnpm", "dlx", "server"],
+            &["yarn", "dlx", "server"],
+            &["uvx", "server"],
+            &["uv", "run", "server.py"],
+            &["pipx", "run", "server"],
+            &["docker", "run", "-i", "--rm", "image"],
+            &["podman", "--log-level=warn", "run", "image"],
+            &["bash", "-lc", "cd /srv && npx -y server"],
+        ] {
+            assert_eq!(limit(runner), 600, "{runner:?}");
+        }
+        for other in [
+            &["node", "server.js"][..],
+            &["npm", "start"],
+            &["docker", "exec", "-i", "box", "server"],
+            &["bash", "-c", "python server.py"],
+            &["./run"],
+        ] {
+            assert_eq!(limit(other), 300, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_longer_startup_timeout_and_a_bound_of_the_policy_count_more() {
+        let server = ServerConfig::stdio("s", "npx").startup_timeout(Duration::from_secs(900));
+        let config = server.clone().build().expect("valid");
+        assert_eq!(config.policy().limits.open, Duration::from_secs(900));
+        let mut policy = config.policy().clone();
+        policy.limits.open = Duration::from_secs(20);
+        let config = server.startup_timeout(Duration::from_secs(5)).policy(policy);
+        let config = config.build().expect("valid");
+        assert_eq!(config.policy().limits.open, Duration::from_secs(20));
     }
 }

@@ -31,7 +31,7 @@ pub struct ClosedServer {
     pub killed: bool,
     /// Processes that had escaped the server's process group, and were found and killed.
     pub swept: usize,
-    /// It was not closed by the deadline, and was cut short by force.
+    /// It was not closed by the deadline, and was killed.
     pub overdue: bool,
 }
 
@@ -50,8 +50,8 @@ impl Fleet {
     /// A server's input is closed; if it has not ended two seconds later it is sent SIGTERM, and two more seconds later it is
     /// killed. Where `within` is less than all of that takes (a little over five seconds), every step comes sooner, in
     /// proportion: within 800 ms, SIGTERM after 300 and SIGKILL after 600. Servers that are being stopped already, for
-    /// whatever reason, are hastened too, and so is a close that is under way with more time. What is not closed at the
-    /// deadline all the same is cut short by force.
+    /// whatever reason, are stopped sooner too, and so is a close that is under way with more time. What is not closed at the
+    /// deadline all the same is killed.
     ///
     /// Cancel safety: dropped, the servers go on stopping.
     pub async fn close(&self, within: Duration) -> CloseReport {

@@ -1,24 +1,18 @@
-//! All servers of one process: look up, add, remove, apply a configuration, close.
+//! All servers of one process: look up, add, remove, apply a configuration, close; and their tools.
 
 mod apply;
 mod builder;
 mod close;
 mod startup;
-mod tool;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
-pub use apply::{AddError, Changes};
 use arc_swap::ArcSwap;
-pub use builder::{DuplicateName, FleetBuilder};
-pub use close::{CloseReport, ClosedServer};
 use serde::Serialize;
-pub use startup::{Settled, StartupError};
 use tokio::sync::oneshot;
-pub use tool::Tool;
 
-use crate::catalog::{Catalog, CatalogReader, CatalogStore, Publisher};
+use crate::catalog::{Catalog, CatalogReader, CatalogStore, Hints, PublicTool, Publisher};
 use crate::config::{ServerConfig, ServerIdentity, Target};
 use crate::event::{EventLog, Events};
 use crate::handler::ClientHandler;
@@ -29,7 +23,12 @@ use crate::protocol::Introduction;
 use crate::recorder::RecorderOptions;
 use crate::server::{Call, CallError, CallErrorKind, Server, ToolPlaces};
 use crate::transport::http::CredentialSource;
-use crate::wire::Outcome;
+use crate::wire::{Outcome, RawJson};
+
+pub use apply::{AddError, Changes};
+pub use builder::{DuplicateName, FleetBuilder};
+pub use close::{CloseReport, ClosedServer};
+pub use startup::{Settled, StartupError};
 
 /// The servers of one process, each kept by a task of its own. Clones are handles of the same fleet.
 #[derive(Clone)]
@@ -171,5 +170,85 @@ impl FleetShared {
         } else {
             server.to_string()
         }
+    }
+}
+
+/// A tool of a fleet, found by its public name. The handle is live: it shows the tool as the catalog has it now, and its calls
+/// go to the server that offers it now. It does not keep the fleet alive.
+#[derive(Clone)]
+pub struct Tool {
+    fleet: Weak<Inner>,
+    catalog: CatalogReader,
+    /// The tool as it was found, for when the catalog has it no longer.
+    found: PublicTool,
+}
+
+impl Tool {
+    fn current(&self) -> PublicTool {
+        let catalog = self.catalog.load();
+        catalog.tool(self.found.name()).unwrap_or(&self.found).clone()
+    }
+
+    /// The public name, such as `files__read_file`.
+    pub fn name(&self) -> &str {
+        self.found.name()
+    }
+
+    /// The server that offers the tool.
+    pub fn server(&self) -> String {
+        self.current().server().to_owned()
+    }
+
+    /// Whether the catalog has the tool now.
+    pub fn is_offered(&self) -> bool {
+        self.catalog.load().tool(self.found.name()).is_some()
+    }
+
+    /// What the tool is for, in the words of its server or of the configuration.
+    pub fn description(&self) -> Option<String> {
+        self.current().description()
+    }
+
+    /// The JSON Schema of the tool's arguments.
+    pub fn input_schema(&self) -> RawJson {
+        self.current().input_schema()
+    }
+
+    /// What the server says of the tool's behaviour, as it sent it.
+    pub fn annotations(&self) -> Option<RawJson> {
+        self.current().annotations()
+    }
+
+    /// The annotations, read with caution.
+    pub fn hints(&self) -> Hints {
+        self.current().hints()
+    }
+
+    /// Calls the tool.
+    pub fn call(&self, arguments: &impl Serialize) -> Call {
+        match self.fleet.upgrade() {
+            Some(fleet) => Fleet(fleet).call(self.name(), arguments),
+            None => {
+                let server: Arc<str> = self.found.server().into();
+                Call::failed(CallError::not_sent(&server, CallErrorKind::Gone))
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Tool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Tool").field(&self.name()).finish()
+    }
+}
+
+impl Fleet {
+    /// The tool with this public name, such as `files__read_file`, if the catalog has it.
+    pub fn tool(&self, name: &str) -> Option<Tool> {
+        Some(Tool {
+            found: self.catalog().tool(name)?.clone(),
+            fleet: Arc::downgrade(&self.0),
+            catalog: self.0.catalog.clone(),
+        })
     }
 }

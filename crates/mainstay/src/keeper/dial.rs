@@ -12,10 +12,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Instrument;
 
 use super::inbox::Report;
-use super::process_tree::ProcessTree;
+use super::process_tree::{ProcessTree, StartupActivity};
 use super::recovery;
 use super::start_queue::{self, QueuedStart, StartPermit};
-use super::startup_activity::StartupActivity;
 use super::tasks::Panicked;
 use crate::catalog::CallHeaders;
 use crate::config::{HttpKind, HttpTarget, StdioTarget, Target};
@@ -37,7 +36,7 @@ const RESTORE_GRACE: Duration = Duration::from_secs(2);
 /// it has been asked in both ways. Not earlier, since such attempts are wasted if the server is merely ill.
 const LAST_ATTEMPTS_LIMIT: u32 = 2;
 
-/// Why a connection could not be opened. `recovery` says what can mend it.
+/// Why a connection could not be opened. `recovery` says what can resolve it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DialError {
     #[error(transparent)]
@@ -46,6 +45,8 @@ pub(crate) enum DialError {
     Connect(#[from] std::io::Error),
     #[error(transparent)]
     Config(Arc<HttpConfigError>),
+    #[error("its configuration cannot be used: {0}")]
+    Unusable(String),
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
     #[error(
@@ -120,18 +121,12 @@ impl DialectHint {
 impl DialError {
     /// Whether the server ended the connection.
     pub(super) fn is_loss(&self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Handshake(
-                HandshakeError::LostWhenProbed | HandshakeError::Failed(RequestError::Lost { .. }),
-            ) => true,
-            Self::Handshake(_)
-            | Self::Spawn(_)
-            | Self::Connect(_)
-            | Self::Config(_)
-            | Self::Silent(_)
-            | Self::TooSlow(_)
-            | Self::Panicked(_) => false,
-        }
+                HandshakeError::LostWhenProbed | HandshakeError::Failed(RequestError::Lost { .. })
+            )
+        )
     }
 
     pub(crate) fn dialect_hint(&self) -> DialectHint {
@@ -143,6 +138,7 @@ impl DialError {
             | Self::Spawn(_)
             | Self::Connect(_)
             | Self::Config(_)
+            | Self::Unusable(_)
             | Self::Panicked(_) => DialectHint::None,
             Self::TooSlow(_) => DialectHint::Unready,
             Self::Handshake(HandshakeError::Failed(error)) => match self.http() {
@@ -167,26 +163,12 @@ impl DialError {
 
     /// Whether the server may have ended because it does not know the modern plan.
     pub(super) fn blames_probe(&self) -> bool {
-        match self {
-            Self::Handshake(HandshakeError::LostWhenProbed) => true,
-            Self::Handshake(_)
-            | Self::Spawn(_)
-            | Self::Connect(_)
-            | Self::Config(_)
-            | Self::Silent(_)
-            | Self::TooSlow(_)
-            | Self::Panicked(_) => false,
-        }
+        matches!(self, Self::Handshake(HandshakeError::LostWhenProbed))
     }
 
     /// Whether the server neither answered nor ended in its time.
     fn is_silence(&self) -> bool {
-        match self {
-            Self::Silent(_) | Self::TooSlow(_) => true,
-            Self::Handshake(_) | Self::Spawn(_) | Self::Connect(_) | Self::Config(_) | Self::Panicked(_) => {
-                false
-            }
-        }
+        matches!(self, Self::Silent(_) | Self::TooSlow(_))
     }
 
     /// Whether a server that answers so may speak HTTP+SSE instead. One that is pinned to the modern era never does: such an
@@ -219,13 +201,7 @@ impl DialError {
     pub(super) fn http(&self) -> Option<&HttpFailure> {
         match self {
             Self::Handshake(HandshakeError::Failed(error)) => recovery::http(error),
-            Self::Handshake(_)
-            | Self::Spawn(_)
-            | Self::Connect(_)
-            | Self::Config(_)
-            | Self::Silent(_)
-            | Self::TooSlow(_)
-            | Self::Panicked(_) => None,
+            _other => None,
         }
     }
 
@@ -233,13 +209,7 @@ impl DialError {
     pub(super) fn searched(&self) -> Option<&str> {
         match self {
             Self::Spawn(SpawnError::NotFound { searched, .. }) => searched.as_deref(),
-            Self::Spawn(_)
-            | Self::Handshake(_)
-            | Self::Connect(_)
-            | Self::Config(_)
-            | Self::Silent(_)
-            | Self::TooSlow(_)
-            | Self::Panicked(_) => None,
+            _other => None,
         }
     }
 
@@ -292,6 +262,7 @@ impl Dial {
         };
         match settings.target() {
             Target::Stdio(_) | Target::Custom(_) => self.greeted(&plan, tree, permit).await,
+            Target::Unusable(unusable) => Err(DialError::Unusable(unusable.reason().to_owned())),
             Target::Http(http) => self.open_http(http, &plan, tree).await,
         }
     }
@@ -386,18 +357,18 @@ impl Dial {
         let last = started + hard_limit;
         let input = input.map(Arc::new);
         let has_unread = || input.as_ref().is_some_and(|input| input.has_unread());
-        let far = PipeView {
+        let remote = PipeView {
             has_unread: &has_unread,
             starts_new_process: match settings.target() {
                 Target::Stdio(_) | Target::Custom(_) => true,
-                Target::Http(_) => false,
+                Target::Http(_) | Target::Unusable(_) => false,
             },
         };
         let greeting = greet(
             &peer,
             introduction,
             plan.approach,
-            far,
+            remote,
             last + Duration::from_secs(1),
         );
         let mut activity = StartupActivity::new(self, settings, tree.process(), input.clone(), permit.take());
@@ -421,7 +392,7 @@ impl Dial {
             Connection::new(unclaimed_peer.keep(), greeting, dialect, inbound, self.clock, pid);
         let in_order = match settings.target() {
             Target::Stdio(_) => true,
-            Target::Http(_) | Target::Custom(_) => false,
+            Target::Http(_) | Target::Custom(_) | Target::Unusable(_) => false,
         };
         // The rest is restored while the connection is in use.
         let _ = timeout(RESTORE_GRACE, connection.restore(in_order)).await;
@@ -457,6 +428,7 @@ impl Dial {
                 Ok((transport, None))
             }
             Target::Custom(custom) => Ok((custom.connector().connect().await?, None)),
+            Target::Unusable(unusable) => Err(DialError::Unusable(unusable.reason().to_owned())),
         }
     }
 }

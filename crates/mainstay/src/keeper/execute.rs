@@ -100,7 +100,7 @@ impl Keeper {
         let settings = self.slot.settings.load();
         match settings.target() {
             Target::Stdio(_) => {}
-            Target::Http(_) | Target::Custom(_) => return None,
+            Target::Http(_) | Target::Custom(_) | Target::Unusable(_) => return None,
         }
         let rank = if self.slot.waiting.load(Ordering::Relaxed) > 0 {
             StartRank::Demanded
@@ -366,6 +366,7 @@ impl Keeper {
                 | State::PermanentlyFailed => 0,
             },
             removed: false,
+            is_leaving: self.is_leaving(),
             listed_at: self.last_good.listed_at(),
             stale_since: self.last_good.stale_since(),
             stale_reports: self.slot.stale_reports(),

@@ -50,6 +50,8 @@ pub(crate) enum ServerCommand {
     Refresh(oneshot::Sender<Result<u64, CommandRefusal>>),
     /// The login that the server asked for took place.
     Login,
+    /// The credential of the connected server was withdrawn, as by a logout.
+    Logout,
     /// End for good; acknowledged when nothing is left.
     Stop(oneshot::Sender<Ending>),
     /// End now; whatever is left is killed.
@@ -90,7 +92,7 @@ pub(crate) enum Report {
     ListChanged(Generation),
     Lost(Generation, Arc<Failure>),
     CallAnswered(Generation),
-    /// A call failed; what would mend it, and what went wrong.
+    /// A call failed; what would resolve it, and what went wrong.
     CallFailed(Generation, Recovery, Arc<Failure>),
     /// A request broke off: the server may be gone.
     ProbeNow(Generation),

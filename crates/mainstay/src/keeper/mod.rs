@@ -14,12 +14,10 @@ mod process_tree;
 pub(crate) mod recovery;
 mod reports;
 pub(crate) mod start_queue;
-mod startup_activity;
 mod stored;
 mod tasks;
 #[cfg(test)]
 mod tests;
-mod watches;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -308,6 +306,14 @@ impl Keeper {
                 self.take(Input::Login);
                 None
             }
+            ServerCommand::Logout => {
+                // Any other state has no connection that was let in with the credential.
+                if self.machine.state().kind() == StateKind::Connected {
+                    tracing::info!(server = %self.slot.name, "the login has ended; the server is dialled without it");
+                    self.take(Input::Replace { beside: true });
+                }
+                None
+            }
             ServerCommand::Stop(reply) => {
                 // From here on counts how this stop goes, not an earlier one.
                 self.last_stop = None;
@@ -329,6 +335,11 @@ impl Keeper {
                 None
             }
         }
+    }
+
+    /// Whether the server was removed, and not the whole fleet closed.
+    fn is_leaving(&self) -> bool {
+        !self.stopping.is_empty() && self.slot.shared.shutdown_deadline.at().is_none()
     }
 
     /// Takes a person's command, unless the server is leaving the fleet.
@@ -382,6 +393,7 @@ impl Keeper {
             self.take(Input::Replace { beside });
         } else {
             // It may hold another credential.
+            self.watch_login();
             self.take(Input::Login);
         }
         if is_enabled && !was_enabled && self.stopping.is_empty() {

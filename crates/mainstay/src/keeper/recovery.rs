@@ -1,4 +1,4 @@
-//! What can mend a failure: the one place that decides it. The machine obeys.
+//! What can resolve a failure: the one place that decides it. The machine obeys.
 
 use std::io;
 
@@ -20,16 +20,17 @@ pub(crate) enum Consequence {
     Nothing,
     /// None: the task of the connection sees the cause itself.
     Seen,
-    /// It counts against the connection; this would mend it.
+    /// It counts against the connection; this would resolve it.
     Counts(Recovery),
     /// It counts, and the server may be gone: probe it at once.
     Doubt,
 }
 
-/// What can mend a dial that failed.
+/// What can resolve a dial that failed.
 pub(crate) fn of_dial(error: &DialError) -> Recovery {
     match error {
         DialError::Spawn(error) if error.is_permanent() => Recovery::GiveUp,
+        DialError::Unusable(_) => Recovery::GiveUp,
         DialError::Spawn(SpawnError::Lacking { .. }) => Recovery::RetryLack,
         DialError::Connect(error) if Lack::of(error).is_some() => Recovery::RetryLack,
         DialError::Handshake(HandshakeError::UnsupportedVersion { .. } | HandshakeError::NotOfEra(_)) => {
@@ -51,7 +52,7 @@ pub(crate) fn of_dial(error: &DialError) -> Recovery {
     }
 }
 
-/// What can mend a listing that failed.
+/// What can resolve a listing that failed.
 pub(crate) fn of_listing(error: &ListError) -> Recovery {
     match error {
         ListError::Request { error, .. } => of_opening(error),

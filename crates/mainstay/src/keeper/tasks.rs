@@ -1,17 +1,22 @@
 //! The tasks of one keeper, by kind and generation.
 //!
 //! The end of every task is a message to its keeper: what the task returns, or its panic. A task that the keeper aborts
-//! sends nothing. Dropping the owner aborts all.
+//! sends nothing. Dropping the owner aborts all. Two of the tasks watch for a reachable address and for another credential
+//! while a server cannot be used; the second one watches for the end of the credential while the server is connected.
 
 use std::any::Any;
 use std::collections::HashMap;
 use std::future::pending;
 
-use mainstay_lifecycle::Generation;
+use mainstay_lifecycle::{DisconnectReason, Generation, State};
 use tokio::task::{AbortHandle, Id, JoinSet};
+use tokio::time::Instant;
 
-use super::inbox::KeeperMessage;
+use super::Keeper;
+use super::inbox::{KeeperMessage, Report, ServerCommand};
 use crate::PlainText;
+use crate::config::Target;
+use crate::transport::http::Endpoint;
 
 /// How much of a panic's message is kept.
 const PANIC_MESSAGE_LIMIT: usize = 512;
@@ -124,6 +129,72 @@ impl Panicked {
             .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
             .unwrap_or("without a message");
         Self(PlainText::line(message).cut(PANIC_MESSAGE_LIMIT).into_string())
+    }
+}
+
+impl Keeper {
+    /// Tries the address of an unreachable server as long as the machine waits for it. The longer the server has been
+    /// unreachable, the less often.
+    pub(super) fn watch_reachability(&mut self) {
+        let unreachable = self.machine.unreachable();
+        if self.watched_unreachable == unreachable {
+            return;
+        }
+        self.watched_unreachable = unreachable;
+        self.tasks.abort(TaskKind::ReachabilityWatch);
+        let Some(generation) = unreachable else {
+            return;
+        };
+        let since = *self.unreachable_since.get_or_insert_with(Instant::now);
+        let settings = self.slot.settings.load();
+        let probe = match settings.target() {
+            // The dial reports an endpoint that cannot be made.
+            Target::Http(target) => settings.endpoint(target).ok().and_then(Endpoint::port_probe),
+            Target::Stdio(_) | Target::Custom(_) | Target::Unusable(_) => None,
+        };
+        // Without an address to try, the machine's pause ends by itself.
+        if let Some(probe) = probe {
+            self.tasks
+                .spawn(TaskKind::ReachabilityWatch, Some(generation), async move {
+                    probe.wait_until_reachable(since).await;
+                    Some(KeeperMessage::Report(Report::Reachable(generation)))
+                });
+        }
+    }
+
+    /// Waits for another credential while the server asks for a login, and for the end of the credential while the server
+    /// is connected.
+    pub(super) fn watch_login(&mut self) {
+        self.tasks.abort(TaskKind::LoginWatch);
+        let is_connected = match self.machine.state() {
+            State::Disconnected(DisconnectReason::AuthRequired) => false,
+            State::Connected(_) => true,
+            State::Disconnected(
+                DisconnectReason::Idle | DisconnectReason::Lost(_) | DisconnectReason::BudgetSpent(..),
+            )
+            | State::Disabled
+            | State::Connecting { .. }
+            | State::Disabling
+            | State::PermanentlyFailed => return,
+        };
+        let settings = self.slot.settings.load();
+        let Target::Http(target) = settings.target() else {
+            return;
+        };
+        // The credentials that the requests used.
+        let credentials = settings.endpoint(target).ok().and_then(Endpoint::credentials);
+        if let Some(credentials) = credentials {
+            self.tasks.spawn(TaskKind::LoginWatch, None, async move {
+                let command = if is_connected {
+                    credentials.withdrawn().await;
+                    ServerCommand::Logout
+                } else {
+                    credentials.changed().await;
+                    ServerCommand::Login
+                };
+                Some(KeeperMessage::Command(command))
+            });
+        }
     }
 }
 

@@ -12,34 +12,28 @@
 
 mod activity;
 mod child;
-mod exit;
+
 mod guardian;
 mod ladder;
 mod leader;
-mod limit;
 mod marker;
-mod orphans;
 mod scan;
 mod sightings;
 mod spawn;
 mod stderr;
 mod stop;
-mod stopped;
-mod tree;
-mod usage;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use activity::{Activity, InputGauge, Observer};
+pub(crate) use activity::{Activity, InputGauge, Observer, is_stopped};
 pub(crate) use child::Process;
-pub use exit::ProcessExit;
 pub(crate) use ladder::{Ladder, ShutdownDeadline};
-pub use limit::raise_descriptor_limit;
-pub use orphans::{Orphan, orphans};
+pub use leader::ProcessExit;
+pub use marker::{Orphan, orphans};
+pub use sightings::{TreeUsage, tree_usage};
+pub use spawn::raise_descriptor_limit;
 pub(crate) use spawn::{SpawnError, Spawned, Spec, spawn};
 pub(crate) use stderr::StderrRing;
 pub use stderr::{Followed, StderrFollower, StderrLine};
 pub(crate) use stop::{Rung, Stopped};
-pub(crate) use stopped::is_stopped;
-pub use usage::{TreeUsage, tree_usage};

@@ -5,9 +5,8 @@
 
 pub(super) use imp::{arguments, bytes_moved, children, processes, stat};
 
-use std::io;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use memchr::memmem::Finder;
 use rustix::process::Pid;

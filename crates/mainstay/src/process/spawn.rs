@@ -1,18 +1,22 @@
 //! Starting a server process.
+//!
+//! A server takes four or five descriptors. Systems start programs with a low limit that they may raise themselves (the soft
+//! limit, mostly 1,024), because programs that use `select` cannot bear more. So this program raises its own, and gives each
+//! child that it starts the limit that it was given itself.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 
 use super::marker::{self, Marker};
 use super::stderr::{StderrRing, drain};
-use super::{Process, guardian, limit};
+use super::{Process, guardian};
 use crate::lack::Lack;
 use crate::redaction::Redaction;
 
@@ -159,7 +163,7 @@ pub(crate) fn spawn(spec: &Spec, generation: u64, ring: &Arc<StderrRing>) -> Res
         .ok()
         .and_then(Pid::from_raw)
         .expect("the system numbers processes from 1");
-    limit::restore(pid);
+    restore_descriptor_limit(pid);
     let drain = drain(stderr, generation, Arc::clone(ring), Arc::clone(&spec.redaction));
     Ok(Spawned {
         process: Process::new(child, pid, marker, drain),
@@ -235,3 +239,54 @@ fn path(spec: &Spec) -> Option<OsString> {
 fn is_path(command: &OsStr) -> bool {
     command.as_encoded_bytes().contains(&b'/')
 }
+
+/// What this process was started with, once it has raised its limit.
+static ORIGINAL_LIMIT: OnceLock<Rlimit> = OnceLock::new();
+
+/// For systems that report no limit; they accept at most this.
+const FALLBACK_LIMIT: u64 = 10_240;
+
+/// Lets this process open as many files, pipes and sockets as the system allows it: raises the soft limit of descriptors to the
+/// hard one, and returns what it is then. The servers that are started later keep the limit that this process had before.
+///
+/// A program calls it once, at its start. Each server takes four or five descriptors, and each client of a gateway one.
+///
+/// # Errors
+/// When the system refuses; the limit is then what it was.
+pub fn raise_descriptor_limit() -> io::Result<Option<u64>> {
+    let before = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: before.maximum,
+        ..before
+    };
+    if before == raised {
+        return Ok(before.current);
+    }
+    let fallback = Rlimit {
+        current: Some(FALLBACK_LIMIT),
+        ..before
+    };
+    setrlimit(Resource::Nofile, raised)
+        .or_else(|error| match before.current {
+            Some(current) if current < FALLBACK_LIMIT => setrlimit(Resource::Nofile, fallback),
+            Some(_) | None => Err(error),
+        })
+        .map_err(io::Error::from)?;
+    // A second call finds the limit raised, and must not take that for the original.
+    let _ = ORIGINAL_LIMIT.set(before);
+    Ok(getrlimit(Resource::Nofile).current)
+}
+
+/// Gives a child that was just started the limit that this process was started with. Its program is loaded by then and has
+/// hardly begun; the other way, between `fork` and `exec`, takes `unsafe`.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn restore_descriptor_limit(child: Pid) {
+    if let Some(original) = ORIGINAL_LIMIT.get() {
+        // A child that changed its user is not ours to limit, and keeps the higher limit.
+        let _ = rustix::process::prlimit(Some(child), Resource::Nofile, *original);
+    }
+}
+
+/// Only Linux limits another process.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn restore_descriptor_limit(_: Pid) {}

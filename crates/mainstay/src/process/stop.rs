@@ -13,9 +13,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::ladder::{Ladder, ShutdownDeadline, StopSchedule};
-use super::scan;
-use super::sightings;
-use super::{Process, ProcessExit};
+use super::{Process, ProcessExit, scan, sightings};
 
 /// The result of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{ChildStdin, ChildStdout};
 
 use super::spawn::Spawned;
-use super::{Ladder, Process, ShutdownDeadline, Spec, StderrRing, spawn};
+use super::{Ladder, Process, ShutdownDeadline, Spec, StderrRing, Stopped, spawn};
 
 /// Long enough that only a broken promise runs into it, on however busy a machine.
 const LONG: Duration = Duration::from_secs(20);
@@ -84,6 +84,11 @@ impl Started {
             .parse()
             .expect("the script says a process number")
     }
+}
+
+/// Stops a process while no shutdown is near.
+async fn stop(process: Process, ladder: &Ladder) -> Stopped {
+    process.stop(ladder, &ShutdownDeadline::default()).await
 }
 
 fn shell(script: &str) -> Spec {

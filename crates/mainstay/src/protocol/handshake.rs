@@ -114,13 +114,13 @@ pub(crate) async fn greet(
     peer: &Peer,
     introduction: &Introduction,
     approach: Approach,
-    far: PipeView<'_>,
+    remote: PipeView<'_>,
     deadline: Instant,
 ) -> Result<Greeting, HandshakeError> {
     let handshake = Handshake {
         peer,
         introduction,
-        far,
+        remote,
         deadline,
     };
     match approach {
@@ -145,7 +145,7 @@ pub(crate) async fn greet(
 struct Handshake<'a> {
     peer: &'a Peer,
     introduction: &'a Introduction,
-    far: PipeView<'a>,
+    remote: PipeView<'a>,
     deadline: Instant,
 }
 
@@ -175,7 +175,7 @@ impl Handshake<'_> {
             answer = probe.as_mut() => return match answer? {
                 DiscoverOutcome::Modern(greeting) => Ok(greeting),
                 DiscoverOutcome::NotModern | DiscoverOutcome::Unclear(_) => {
-                    self.initialize_probed(known, self.far.starts_new_process).await
+                    self.initialize_probed(known, self.remote.starts_new_process).await
                 }
                 DiscoverOutcome::Lost(error) => Err(match known {
                     // It has answered this before: there is nothing to learn from its end.
@@ -219,7 +219,7 @@ impl Handshake<'_> {
         let done = tokio::select! {
             biased;
             done = self.initialize() => done,
-            () = self.unanswered_for(PROBED_TIMEOUT), if self.far.starts_new_process => {
+            () = self.unanswered_for(PROBED_TIMEOUT), if self.remote.starts_new_process => {
                 return Err(HandshakeError::SilentWhenProbed(PROBED_TIMEOUT));
             }
         };
@@ -237,7 +237,7 @@ impl Handshake<'_> {
         let mut since = Instant::now();
         loop {
             let now = Instant::now();
-            if (self.far.has_unread)() {
+            if (self.remote.has_unread)() {
                 since = now;
             }
             let due = since + limit;

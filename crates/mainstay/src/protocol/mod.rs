@@ -8,14 +8,12 @@
 mod greeting;
 mod handshake;
 mod introduction;
-mod meta;
 
 pub use greeting::Era;
 pub(crate) use greeting::{Capability, Dialect, Greeting};
 pub(crate) use handshake::{Approach, HandshakeError, INITIALIZE_NEXT, PipeView, greet};
 pub use introduction::Introduction;
-pub(crate) use introduction::named;
-pub(crate) use meta::{LOG_LEVEL_KEY, RequestMeta};
+pub(crate) use introduction::{LOG_LEVEL_KEY, RequestMeta, named};
 
 /// The versions with `initialize`, newest first. The first is the one asked for.
 pub(crate) const LEGACY_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];

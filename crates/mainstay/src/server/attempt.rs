@@ -39,6 +39,8 @@ enum LossCause {
     Failure(Option<Arc<Failure>>),
     /// The server was disabled.
     Disabled,
+    /// The server was removed.
+    Removed,
 }
 
 impl Slot {
@@ -139,6 +141,9 @@ impl Slot {
             return LossCause::Failure(None);
         };
         // A server that ends for good is disabled first.
+        if status.is_leaving {
+            return LossCause::Removed;
+        }
         if status.desired == Desired::Disabled && !status.removed {
             return LossCause::Disabled;
         }
@@ -247,7 +252,12 @@ impl CallAttempt<'_> {
         let is_broken_answer = matches!(recovery::http(&error), Some(HttpFailure::Broken { .. }));
         let error = match ended {
             LossCause::Failure(failure) => CallError::of(error, slot.name.clone(), generation, failure),
-            LossCause::Disabled => CallError::of(error, slot.name.clone(), generation, None).of_disabled(),
+            LossCause::Disabled => {
+                CallError::of(error, slot.name.clone(), generation, None).cut_because(CallErrorKind::Disabled)
+            }
+            LossCause::Removed => {
+                CallError::of(error, slot.name.clone(), generation, None).cut_because(CallErrorKind::Gone)
+            }
         };
         let error = error.with_noise(slot.noise.since(generation, began));
         let failed = OperationError::of_call(&error);
@@ -268,7 +278,7 @@ impl CallAttempt<'_> {
                     .as_ref()
                     .is_some_and(|catalog| catalog.item(Kind::Tool, tool).is_some())
             };
-            let series = operations.series(self.method, self.params.get("name"), is_listed);
+            let series = operations.series(self.method, self.params.shown_text("name"), is_listed);
             series.record(took, error());
         }
     }
@@ -278,9 +288,9 @@ impl CallAttempt<'_> {
     async fn retry(&self, first: FailedAttempt, generation: Generation) -> Result<Reply, CallError> {
         // After a broken answer the same connection may serve; otherwise only a new one can.
         let after = (!first.is_broken_answer).then_some(generation);
-        // The error of the first attempt says more than a second wait that timed out.
-        let Ok(connection) = self.lease(after).await else {
-            return Err(first.error);
+        let connection = match self.lease(after).await {
+            Ok(connection) => connection,
+            Err(wait) => return Err(first.error.then_waited(&wait)),
         };
         let is_same = connection.generation == generation;
         let server = &self.slot.name;
@@ -300,8 +310,9 @@ impl CallAttempt<'_> {
         if !is_gone {
             return Err(known);
         }
-        let Ok(connection) = self.lease(Some(generation)).await else {
-            return Err(known);
+        let connection = match self.lease(Some(generation)).await {
+            Ok(connection) => connection,
+            Err(wait) => return Err(known.then_waited(&wait)),
         };
         let third = self.make(&connection).await;
         third.map_err(|failed| of_both(known, failed.error))

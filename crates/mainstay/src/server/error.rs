@@ -98,8 +98,8 @@ pub enum CallErrorKind {
         /// The missing capability.
         capability: &'static str,
     },
-    /// The server was removed from the fleet, or the fleet was closed. A server that was added again under this name has
-    /// a new handle.
+    /// The server was removed from the fleet, or the fleet was closed. A call that was pending then may have run. A server
+    /// that was added again under this name has a new handle.
     Gone,
     /// No server of the fleet offers this.
     NotFound {
@@ -229,12 +229,26 @@ impl CallError {
         }
     }
 
-    /// The same error of a call whose connection was cut because its server was disabled.
-    pub(super) fn of_disabled(mut self) -> Self {
+    /// The same error of a call whose connection was cut for this reason.
+    pub(super) fn cut_because(mut self, kind: CallErrorKind) -> Self {
         if matches!(self.kind, CallErrorKind::Lost { .. }) {
-            self.kind = CallErrorKind::Disabled;
+            self.kind = kind;
         }
         self
+    }
+
+    /// The same error of a call that then waited for another connection in vain. It says more than the wait, unless a person took
+    /// the server away meanwhile.
+    pub(super) fn then_waited(self, wait: &Self) -> Self {
+        match &wait.kind {
+            CallErrorKind::Gone => self.cut_because(CallErrorKind::Gone),
+            CallErrorKind::NotConnected(now)
+                if matches!(now.state, StateKind::Disabled | StateKind::Disabling) =>
+            {
+                self.cut_because(CallErrorKind::Disabled)
+            }
+            _other => self,
+        }
     }
 
     /// The same error, with what the server wrote to stdout while the call ran.
@@ -376,7 +390,7 @@ impl std::fmt::Display for CallError {
                     "server {server} declares no {capability}, and was not asked for {method}"
                 )
             }
-            CallErrorKind::Gone => write!(f, "server {server} is gone from the fleet; the call was not sent"),
+            CallErrorKind::Gone => write!(f, "server {server} is gone from the fleet; the call {ran}"),
             CallErrorKind::NotFound { name } => write!(f, "the fleet has no {name}"),
             CallErrorKind::KeeperFailed => {
                 write!(

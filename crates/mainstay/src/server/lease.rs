@@ -32,7 +32,7 @@ impl Slot {
         if let Some(connection) = self.usable(after) {
             return self.unless_held(connection);
         }
-        if self.inbox.is_closed() {
+        if self.inbox.is_closed() || self.status.borrow().is_leaving {
             return Err(self.gone());
         }
         match waiting {
@@ -149,6 +149,9 @@ impl Wait {
         if seen.keeper_failures != self.keeper_failures {
             return Err(Unavailing::KeeperFailed(seen.server.clone()));
         }
+        if seen.is_leaving {
+            return Err(Unavailing::Removed(seen.server.clone()));
+        }
         // One wait brings about one start.
         let tried = seen.reason == Some(Reason::Lost) && seen.starts > self.starts;
         if tried || !seen.is_coming() {
@@ -162,6 +165,8 @@ impl Wait {
 pub(super) enum Unavailing {
     /// The keeper failed, and begins again.
     KeeperFailed(Arc<str>),
+    /// The server was removed from the fleet.
+    Removed(Arc<str>),
     /// The server is not coming.
     NotComing(Box<NotConnected>),
 }
@@ -170,6 +175,7 @@ impl From<Unavailing> for CallError {
     fn from(wait: Unavailing) -> Self {
         match wait {
             Unavailing::KeeperFailed(server) => Self::not_sent(&server, CallErrorKind::KeeperFailed),
+            Unavailing::Removed(server) => Self::not_sent(&server, CallErrorKind::Gone),
             Unavailing::NotComing(now) => (*now).into(),
         }
     }

@@ -54,7 +54,7 @@ use crate::deadline;
 use crate::keeper::{Ack, CommandRefusal, ServerCommand};
 use crate::process::{StderrFollower, StderrLine};
 use crate::recorder::Recording;
-use crate::transport::http::{PendingLogin, ServerLoginError};
+use crate::transport::http::{Credentials, PendingLogin, ServerLoginError};
 
 /// A server of a fleet. Clones are handles of the same server.
 #[derive(Clone)]
@@ -244,13 +244,13 @@ impl Server {
     }
 
     /// What is started or reached: the program without its arguments, or the address without its query. Arguments and queries
-    /// may hold secrets. `None` for a transport of the embedder's own.
+    /// may hold secrets. `None` for a transport of the embedder's own, and for a server that cannot be used.
     pub fn shown_target(&self) -> Option<String> {
         let settings = self.0.settings.load();
         match settings.config().target() {
             Target::Stdio(program) => Some(program.command().shown().to_owned()),
             Target::Http(target) => Some(without_secrets(target.url().shown())),
-            Target::Custom(_) => None,
+            Target::Custom(_) | Target::Unusable(_) => None,
         }
     }
 
@@ -285,17 +285,24 @@ impl Server {
     ///
     /// Cancel safety: dropping it gives the login up.
     pub async fn login(&self) -> Result<Box<dyn PendingLogin>, ServerLoginError> {
-        let provider = {
-            let settings = self.0.settings.load();
-            match settings.config().target() {
-                Target::Http(target) => target.provider().cloned(),
-                Target::Stdio(_) | Target::Custom(_) => None,
-            }
-        };
+        let provider = self.provider();
         let beginning = provider.as_ref().and_then(|provider| provider.login());
         match beginning {
             Some(beginning) => beginning.await,
             None => Err(ServerLoginError::NotOffered),
+        }
+    }
+
+    /// Whether [`login`](Self::login) can begin a login: the server has a provider of credentials that offers one.
+    pub fn can_log_in(&self) -> bool {
+        self.provider().is_some_and(|provider| provider.login().is_some())
+    }
+
+    fn provider(&self) -> Option<Arc<dyn Credentials>> {
+        let settings = self.0.settings.load();
+        match settings.config().target() {
+            Target::Http(target) => target.provider().cloned(),
+            Target::Stdio(_) | Target::Custom(_) | Target::Unusable(_) => None,
         }
     }
 }

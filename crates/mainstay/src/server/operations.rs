@@ -5,10 +5,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use memchr::memmem::Finder;
 
 use super::counts::{DurationCounts, DurationHistogram};
 use super::error::{CallError, CallErrorKind};
@@ -130,8 +131,8 @@ fn says_error(result: &str) -> bool {
     if result.len() > SEARCHED_LIMIT {
         return false;
     }
-    let mut found = memchr::memmem::find_iter(result.as_bytes(), br#""isError""#);
-    found.any(|at| {
+    static IS_ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#""isError""#));
+    IS_ERROR.find_iter(result.as_bytes()).any(|at| {
         let value = result[at + r#""isError""#.len()..].trim_start().strip_prefix(':');
         value.is_some_and(|value| value.trim_start().starts_with("true"))
     })
@@ -186,7 +187,7 @@ impl OperationTable {
     pub fn series(
         &self,
         method: &str,
-        tool: Option<&RawJson>,
+        tool: Option<&str>,
         is_listed: impl FnOnce(&str) -> bool,
     ) -> Arc<OperationSeries> {
         let tool = tool.filter(|_| method == TOOLS_CALL).and_then(plain_text);
@@ -301,8 +302,8 @@ impl OperationSeries {
 }
 
 /// The text of a JSON string that is written without escapes. Names of tools have none.
-fn plain_text(json: &RawJson) -> Option<&str> {
-    let text = json.as_str().strip_prefix('"')?.strip_suffix('"')?;
+fn plain_text(json: &str) -> Option<&str> {
+    let text = json.strip_prefix('"')?.strip_suffix('"')?;
     (!text.contains('\\')).then_some(text)
 }
 
@@ -317,7 +318,7 @@ mod tests {
     fn call(table: &OperationTable, tool: &str, error: Option<OperationError>) {
         let name = RawJson::from_value(tool).expect("a name");
         let is_listed = |tool: &str| !tool.starts_with("made-up");
-        let series = table.series("tools/call", Some(&name), is_listed);
+        let series = table.series("tools/call", Some(name.as_str()), is_listed);
         series.record(Duration::from_millis(3), error);
     }
 

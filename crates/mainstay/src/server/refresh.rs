@@ -103,6 +103,7 @@ impl From<Unavailing> for RefreshError {
     fn from(wait: Unavailing) -> Self {
         match wait {
             Unavailing::KeeperFailed(server) => Self::KeeperFailed { server },
+            Unavailing::Removed(server) => Self::Gone { server },
             Unavailing::NotComing(now) => Self::NotConnected(now),
         }
     }

@@ -79,6 +79,7 @@ impl Slot {
             last_success: None,
             call_failures: 0,
             removed: false,
+            is_leaving: false,
             listed_at: None,
             stale_since: None,
             transport: None,

@@ -49,7 +49,7 @@ pub struct Status {
     pub protocol: Option<(Era, Arc<str>)>,
     /// How the live connection travels.
     pub transport: Option<TransportKind>,
-    /// The id of the session that the server opened for the live connection, where it did. Whoever knows it can speak for
+    /// The id of the session that the server opened for the live connection, where it did. A reader who knows it can act as
     /// this client.
     pub session: Option<Arc<str>>,
     /// When a call was last answered with a result.
@@ -59,6 +59,8 @@ pub struct Status {
     /// The server was removed from the fleet, or the fleet was closed: this handle is of no more use. A server that was added
     /// again under this name is another one, and is looked up in the fleet.
     pub removed: bool,
+    /// The server was removed from a fleet that stays: it is being stopped for good.
+    pub(crate) is_leaving: bool,
     /// When the catalog was last listed with success.
     pub listed_at: Option<SystemTime>,
     /// Since when the catalog is stale, if it is.
@@ -200,7 +202,7 @@ impl TransportKind {
     pub(crate) fn of(target: &Target, dialect: Dialect) -> Self {
         match (target, dialect) {
             (Target::Stdio(_), _) => Self::Stdio,
-            (Target::Custom(_), _) => Self::Custom,
+            (Target::Custom(_) | Target::Unusable(_), _) => Self::Custom,
             (Target::Http(_), Dialect::LegacySse) => Self::Sse,
             (Target::Http(_), Dialect::Legacy | Dialect::Modern) => Self::Http,
         }

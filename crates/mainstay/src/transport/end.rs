@@ -1,9 +1,8 @@
 //! How a connection, or one send on it, came to its end.
 
 use std::error::Error;
-use std::fmt;
-use std::io;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use super::HttpFailure;
 use crate::wire::Outcome;
@@ -12,8 +11,8 @@ use crate::wire::Outcome;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum End {
-    /// The far side closed it.
-    #[error("the far side closed the connection")]
+    /// The remote peer closed it.
+    #[error("the remote peer closed the connection")]
     EndOfStream,
     /// Reading or writing failed.
     #[error("the connection failed: {message}")]
@@ -35,8 +34,8 @@ pub enum End {
     /// A message was too long to be read, and the request that it answered is unknown.
     #[error("a message was too long to be read")]
     Oversized,
-    /// The far side writes, but it writes no messages.
-    #[error("the far side writes something other than messages")]
+    /// The remote peer writes, but it writes no messages.
+    #[error("the remote peer writes something other than messages")]
     TooMuchGarbage,
     /// The task that carried it is gone: it panicked, or its runtime was shut down.
     #[error("the task that carried the connection is gone")]

@@ -26,10 +26,10 @@ pub enum Purpose {
     },
     /// Tells something. In order.
     Notification,
-    /// Answers a request of the far side. May overtake what is in order, so that calls that wait for room cannot
+    /// Answers a request of the remote peer. May overtake what is in order, so that calls that wait for room cannot
     /// keep a ping from being answered.
     Reply,
-    /// Tells the far side that the answer to a request is not wanted whose writing has begun. May overtake what is in order.
+    /// Tells the remote peer that the answer to a request is not wanted whose writing has begun. May overtake what is in order.
     Cancel {
         /// That request.
         id: u64,

@@ -1,8 +1,8 @@
 //! One message a line, over any pair of byte streams: the pipes of a child process, or memory.
 //!
 //! Two tasks: the reader hands each line to the inbound side as soon as it is whole, the writer takes frames from two
-//! bounded lanes. Neither waits for the other, so a far side that stops reading does not keep its answers from being
-//! read. Whichever ends first ends both. Closing aborts both tasks, which drops the streams: the far side sees the
+//! bounded lanes. Neither waits for the other, so a remote peer that stops reading does not keep its answers from being
+//! read. Whichever ends first ends both. Closing aborts both tasks, which drops the streams: the remote peer sees the
 //! end of its input, and a write that would never return is dropped with its task.
 
 #[cfg(any(test, fuzzing))]
@@ -22,7 +22,7 @@ use super::{End, Frame, Inbound, NotQueued, Outbound, Oversized, Purpose, Sendin
 use crate::large;
 use split::{Piece, Splitter};
 
-/// Frames in order that may wait for the writer: enough to fill a write, few enough that callers feel a far side that
+/// Frames in order that may wait for the writer: enough to fill a write, few enough that callers feel a remote peer that
 /// does not read.
 const ORDERED_LANE: usize = 64;
 
@@ -31,7 +31,7 @@ const ORDERED_LANE: usize = 64;
 const URGENT_LANE: usize = 1024;
 
 /// How long the reader goes on when writing has failed: a server may answer, exit, and be written to, in this order.
-const LAST_WORDS: Duration = Duration::from_millis(50);
+const LAST_READ_GRACE: Duration = Duration::from_millis(50);
 
 /// What a line transport accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,7 +279,7 @@ async fn write_all<W: AsyncWrite + Unpin>(
     let end = match write::run(writer, ordered, urgent).await {
         Ok(()) => End::Closed,
         Err(error) => {
-            tokio::time::sleep(LAST_WORDS).await;
+            tokio::time::sleep(LAST_READ_GRACE).await;
             error.into()
         }
     };

@@ -9,7 +9,7 @@ use crate::transport::{End, SendFailure};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum RequestError {
-    /// The far side answered with an error.
+    /// The remote peer answered with an error.
     #[error(transparent)]
     Rpc(RpcError),
     /// The connection ended first.
@@ -37,7 +37,7 @@ pub(crate) enum RequestError {
         /// Whether the writing of it had begun.
         sent: bool,
     },
-    /// The far side answered, and the answer cannot be read.
+    /// The remote peer answered, and the answer cannot be read.
     #[error("the answer cannot be read: {0}")]
     BadAnswer(BadAnswer),
 }
@@ -123,7 +123,7 @@ impl fmt::Display for TimeoutKind {
 pub enum Outcome {
     /// No byte of it was handed to the server: it did not run.
     NotSent,
-    /// It reached the far side, which refused it before acting on it: it did not run.
+    /// It reached the remote peer, which refused it before acting on it: it did not run.
     Refused,
     /// It was sent, and what became of it is not known: it may have run.
     Unknown,

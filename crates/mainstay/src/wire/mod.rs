@@ -5,7 +5,7 @@
 //! numbers requests, matches answers to them, keeps their deadlines, and says of each one that failed whether it may
 //! have run. It faces a server and a client alike.
 //!
-//! Invariants: a request ends exactly once; nothing the far side sends panics, hangs a request, or is queued without
+//! Invariants: a request ends exactly once; nothing the remote peer sends panics, hangs a request, or is queued without
 //! a bound; no lock is held across an await or while foreign code runs.
 
 mod envelope;

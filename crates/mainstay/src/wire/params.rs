@@ -64,20 +64,6 @@ impl Params {
         self.raw.as_ref()
     }
 
-    /// The tool or prompt that they name, where that can be told without reading them: they were read already, or begin with
-    /// the name, as most clients write them.
-    pub(super) fn quick_name(&self, method: &str) -> Option<&str> {
-        if !matches!(method, "tools/call" | "prompts/get") {
-            return None;
-        }
-        let quoted = match self.top.get() {
-            Some(Ok(Some(top))) => top.get("name")?.as_str().strip_prefix('"')?,
-            Some(Ok(None) | Err(_)) => return None,
-            None => self.raw.as_ref()?.as_str().strip_prefix(r#"{"name":""#)?,
-        };
-        quoted.split('"').next()
-    }
-
     /// Refuses parameters that cannot be read: they, or their `_meta`, have too many members. Nothing in
     /// such parameters is found or edited, so a receiver checks this first.
     pub fn check_members(&self) -> Result<(), TooManyMembers> {
@@ -104,15 +90,20 @@ impl Params {
         self.top()?.get(name)
     }
 
-    /// The JSON of a text member with which the parameters begin. Most clients write the name of what they call first: it can be
-    /// shown without a parse. `None` says nothing about whether there is such a member.
-    pub fn leading_text(&self, name: &str) -> Option<&str> {
-        let text = self.raw.as_ref()?.as_str().strip_prefix("{\"")?;
-        let value = text.strip_prefix(name)?.strip_prefix("\":")?;
-        let inner = value.strip_prefix('"')?;
-        let end = memchr::memchr2(b'"', b'\\', inner.as_bytes())?;
-        let is_plain = inner.as_bytes()[end] == b'"';
-        is_plain.then(|| &value[..end + 2])
+    /// The JSON of a text member, if that can be told without a parse: the parameters were read already, or they begin with the
+    /// member, as most clients write the name of what they call. It is for display: of members with the same name it may be the
+    /// first one. `None` says nothing about whether there is such a member.
+    pub fn quick_text(&self, name: &str) -> Option<&str> {
+        match self.top.get() {
+            Some(Ok(Some(top))) => Some(top.get(name)?.as_str()).filter(|text| text.starts_with('"')),
+            Some(Ok(None) | Err(_)) => None,
+            None => leading_text(self.raw.as_ref()?.as_str(), name),
+        }
+    }
+
+    /// The JSON of a member, for display, with a parse only where it is needed.
+    pub fn shown_text(&self, name: &str) -> Option<&str> {
+        self.quick_text(name).or_else(|| Some(self.get(name)?.as_str()))
     }
 
     /// Replaces a member where it stands, or adds it at the end. What is no object stays as it is. It is not for `_meta`.
@@ -226,6 +217,16 @@ impl MetaEntries {
     }
 }
 
+/// The JSON of the text member with which an object begins.
+fn leading_text<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    let text = object.strip_prefix("{\"")?;
+    let value = text.strip_prefix(name)?.strip_prefix("\":")?;
+    let inner = value.strip_prefix('"')?;
+    let end = memchr::memchr2(b'"', b'\\', inner.as_bytes())?;
+    let is_plain = inner.as_bytes()[end] == b'"';
+    is_plain.then(|| &value[..end + 2])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_member_that_stands_first_is_shown_without_a_parse() {
-        let first = |text: &str| params(text).leading_text("name").map(str::to_owned);
+        let first = |text: &str| params(text).quick_text("name").map(str::to_owned);
         assert_eq!(first(r#"{"name":"a b","name":"c"}"#).as_deref(), Some(r#""a b""#));
         assert_eq!(first(r#"{"name":"é"}"#).as_deref(), Some(r#""é""#));
         for text in [
@@ -284,9 +285,17 @@ mod tests {
             assert_eq!(first(text), None, "{text}");
         }
         let read = params(r#"{"name":"a"}"#);
-        assert!(read.leading_text("name").is_some() && read.get("task").is_none());
+        assert!(read.shown_text("name").is_some() && read.get("task").is_none());
         assert!(read.top.get().is_none(), "nothing was parsed");
         assert!(read.get("name").is_some() && read.top.get().is_some());
+        let mut renamed = params(r#"{"name":"a","uri":7}"#);
+        renamed.set("name", RawJson::from_value("b").unwrap());
+        assert_eq!(renamed.quick_text("name"), Some(r#""b""#), "the edited one");
+        assert_eq!(
+            (renamed.quick_text("uri"), renamed.shown_text("uri")),
+            (None, Some("7"))
+        );
+        assert_eq!(params(r#"{"x":1,"name":"a"}"#).shown_text("name"), Some(r#""a""#));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::large::{self, INLINE_LIMIT};
 use crate::recorder::{ConnectionRecorder, MessageHead, RequestLabel};
 use crate::transport::{Delivery, End, Frame, Outbound, Purpose, Transport};
 
-/// What the far side asks and tells. Called on the task that reads, in the order of arrival; must return at once.
+/// What the remote peer asks and tells. Called on the task that reads, in the order of arrival; must return at once.
 pub(crate) trait Handler: Send + Sync + 'static {
     /// A request; it is answered by [`Peer::respond`], now or later.
     fn request(&self, peer: &Peer, id: RawJson, method: &str, params: Option<RawJson>, cause: MessageOrigin);
@@ -37,7 +37,7 @@ pub(crate) trait Handler: Send + Sync + 'static {
     /// Notifications may have gone unheard.
     fn missed(&self) {}
 
-    /// The far side wrote this, which is no message; a long line may be cut.
+    /// The remote peer wrote this, which is no message; a long line may be cut.
     fn noise(&self, text: &[u8]) {
         let _ = text;
     }
@@ -71,7 +71,7 @@ impl Peer {
 
     /// Asks, and waits for the answer until the time is up.
     ///
-    /// Cancel safety: when the future is dropped before the request was written, nothing is sent; afterwards the far
+    /// Cancel safety: when the future is dropped before the request was written, nothing is sent; afterwards the remote
     /// side gets a cancellation, if the options allow it. Its late answer is dropped.
     pub(crate) async fn request(
         &self,
@@ -109,7 +109,7 @@ impl Peer {
         let now = Instant::now();
         let delivery = Arc::new(Delivery::default());
         let (waiting, answer) = WaitingRequest::new(delivery.clone(), listener, options.hold.clone(), now);
-        let name = params.quick_name(method);
+        let name = quick_name(params, method);
         let waiting = waiting
             .standing(options.is_standing)
             .labelled(RequestLabel::new(method, name));
@@ -143,7 +143,7 @@ impl Peer {
     ) -> Result<(), RequestError> {
         let shared = self.shared();
         let (notification_quota, purpose) = if method == PROGRESS {
-            // Of what the far side asked: it goes the way of the answer, which would overtake it on another.
+            // Of what the remote peer asked: it goes the way of the answer, which would overtake it on another.
             (&shared.progress_quota, Purpose::Reply)
         } else {
             (&shared.notification_quota, Purpose::Notification)
@@ -183,7 +183,7 @@ impl Peer {
         self.shared().send_or_drop(frame)
     }
 
-    /// Answers a request of the far side, which must read for there to be room: `false` when the answer was dropped.
+    /// Answers a request of the remote peer, which must read for there to be room: `false` when the answer was dropped.
     pub(crate) fn respond(&self, id: &RawJson, result: Result<RawJson, RpcError>) -> bool {
         let line = write::response(id, &result);
         let head = MessageHead::Answer {
@@ -280,7 +280,7 @@ impl PeerShared {
         }
     }
 
-    /// Stops carrying a request that was taken out of the table; says whether it was sent. A reason is sent to the far side
+    /// Stops carrying a request that was taken out of the table; says whether it was sent. A reason is sent to the remote peer
     /// then.
     pub(super) fn withdraw(&self, id: u64, waiting: &WaitingRequest, reason: Option<&str>) -> bool {
         let sent = waiting.withdraw() != Outcome::NotSent;
@@ -311,6 +311,14 @@ fn not_sent(end: End) -> RequestError {
         outcome: Outcome::NotSent,
         end,
     }
+}
+
+/// The tool or prompt that a request names, where that costs no parse.
+fn quick_name<'a>(params: &'a Params, method: &str) -> Option<&'a str> {
+    if !matches!(method, "tools/call" | "prompts/get") {
+        return None;
+    }
+    params.quick_text("name")?.strip_prefix('"')?.strip_suffix('"')
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ struct Table {
     answered: VecDeque<(u64, ProgressListener)>,
     /// Notifications so far, cancellations included.
     notifications_sent: u64,
-    /// How far the far side is known to have read: a far side reads in order, so the answer to a request shows that it has
+    /// How far the remote peer is known to have read: a remote peer reads in order, so the answer to a request shows that it has
     /// read whatever was sent before.
     read: Read,
     /// Errors without an id since then that may have answered a notification.
@@ -46,7 +46,7 @@ struct Table {
     ended: Option<End>,
 }
 
-/// What the far side is known to have read.
+/// What the remote peer is known to have read.
 #[derive(Clone, Copy, Default)]
 struct Read {
     /// The number of the latest request among it.
@@ -70,7 +70,7 @@ pub(super) struct WaitingRequest {
     last_activity: Instant,
     /// How many notifications there had been when it was made.
     notifications_sent: u64,
-    /// Whether the far side answers it at its own end only, and says what it has to say in notifications.
+    /// Whether the remote peer answers it at its own end only, and says what it has to say in notifications.
     is_standing: bool,
     /// Whether an answer to it was found behind text, and is about to be taken.
     is_answered_after_text: bool,
@@ -85,7 +85,7 @@ pub(crate) struct PendingRequest {
     pub(crate) made: Instant,
 }
 
-/// What a message of the far side belongs to, as far as its transport can tell.
+/// What a message of the remote peer belongs to, as far as its transport can tell.
 #[derive(Clone)]
 pub(crate) enum MessageOrigin {
     /// It cannot.
@@ -175,7 +175,7 @@ impl Pending {
         }
     }
 
-    /// Notes that the far side is sent a notification.
+    /// Notes that the remote peer is sent a notification.
     pub(super) fn count_notification(&self) {
         self.table().notifications_sent += 1;
     }
@@ -293,7 +293,7 @@ impl Pending {
 }
 
 impl Table {
-    /// The requests that a message may be meant for that does not say whom it answers. The far side has accepted a standing
+    /// The requests that a message may be meant for that does not say whom it answers. The remote peer has accepted a standing
     /// request that it is known to have read, and knows its number.
     fn candidates(&self) -> impl Iterator<Item = u64> {
         let read = self.read.request;

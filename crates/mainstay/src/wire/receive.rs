@@ -137,7 +137,7 @@ impl Receiver {
         }
     }
 
-    /// Takes a message that stood behind text, if the far side meant it for us: a log line may as well quote what we sent, or
+    /// Takes a message that stood behind text, if the remote peer meant it for us: a log line may as well quote what we sent, or
     /// what others said. `false` if it did not.
     fn accept_after_text(&self, message: &Bytes, request: Option<u64>) -> bool {
         match Message::read(message) {
@@ -177,7 +177,7 @@ impl Receiver {
         true
     }
 
-    /// An error may be all that a far side says to a request that it could not read, or whose id it forgot.
+    /// An error may be all that a remote peer says to a request that it could not read, or whose id it forgot.
     fn answer_without_id(&self, result: Result<RawJson, RpcError>) {
         let waiting = match &result {
             Ok(_) => None,

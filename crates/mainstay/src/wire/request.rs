@@ -1,7 +1,7 @@
 //! One request, from its entry into the pending table to its end.
 //!
 //! It waits for three things at once: its answer, room in the queue, and one timer. Each way to end it takes it out of the
-//! table first. A request that is abandoned after it was sent is cancelled at the far side.
+//! table first. A request that is abandoned after it was sent is cancelled at the remote peer.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use crate::PlainText;
 /// How much of a message is shown where the error is written as text; the whole of it is in [`RpcError::message`].
 const MAX_SHOWN_CHARS: usize = 4096;
 
-/// An error the far side answered with, or that is to be answered to it.
+/// An error the remote peer answered with, or that is to be answered to it.
 ///
 /// One that was received keeps its whole object, fields unknown to JSON-RPC included, and is written back as it came.
 #[derive(Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct RpcError {
 }
 
 impl RpcError {
-    /// The far side could not parse the message.
+    /// The remote peer could not parse the message.
     pub const PARSE_ERROR: i64 = -32700;
     /// The message is not a valid request.
     pub const INVALID_REQUEST: i64 = -32600;
@@ -31,7 +31,7 @@ impl RpcError {
     pub const METHOD_NOT_FOUND: i64 = -32601;
     /// The parameters do not fit the method.
     pub const INVALID_PARAMS: i64 = -32602;
-    /// The far side failed; also stands for a code that was missing or no integer.
+    /// The remote peer failed; also stands for a code that was missing or no integer.
     pub const INTERNAL_ERROR: i64 = -32603;
 
     /// An error to answer with.
@@ -50,7 +50,7 @@ impl RpcError {
         self.code
     }
 
-    /// What went wrong, in the words of the far side, which may hold anything; `Display` shows them as [`PlainText`].
+    /// What went wrong, in the words of the remote peer, which may hold anything; `Display` shows them as [`PlainText`].
     pub fn message(&self) -> &str {
         &self.message
     }

@@ -22,7 +22,7 @@ pub(crate) struct PeerStats {
     pub(crate) unknown_progress: u64,
     /// Received lines that were no messages, overlong ones included.
     pub(crate) garbage: u64,
-    /// Replies, cancellations and notifications dropped because the far side did not read.
+    /// Replies, cancellations and notifications dropped because the remote peer did not read.
     pub(crate) dropped: u64,
 }
 

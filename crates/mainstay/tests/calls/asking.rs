@@ -7,7 +7,7 @@ use std::time::Duration;
 use mainstay::handler::ClientCapabilities;
 use mainstay::{CallOptions, Fleet, FleetBuilder, Server};
 use mainstay_testkit::Script;
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use serde_json::{Value, json};
 
 use crate::support::{Memory, Notes, connected, fleet_with};
@@ -18,7 +18,7 @@ const KINDS: [(&str, &str); 3] = [
     ("roots", "roots/list"),
 ];
 
-async fn stage(builder: FleetBuilder) -> (Fleet, Server, FarSide) {
+async fn stage(builder: FleetBuilder) -> (Fleet, Server, MemoryServer) {
     let memory = Memory::new(Script::new());
     let (fleet, server) = fleet_with(builder, memory.config("s"));
     connected(&server).await;
@@ -36,7 +36,7 @@ async fn ask(server: &Server, kind: &str, options: CallOptions) -> Value {
 }
 
 /// A call that goes on until it is dropped.
-async fn busy(server: &Server, side: &FarSide, options: CallOptions) -> tokio::task::JoinHandle<()> {
+async fn busy(server: &Server, side: &MemoryServer, options: CallOptions) -> tokio::task::JoinHandle<()> {
     let calls = side.count("tools/call");
     let server = server.clone();
     let call = tokio::spawn(async move {
@@ -48,7 +48,7 @@ async fn busy(server: &Server, side: &FarSide, options: CallOptions) -> tokio::t
 }
 
 /// The server asks by itself; what it is answered.
-async fn question(side: &FarSide, id: &str) -> Value {
+async fn question(side: &MemoryServer, id: &str) -> Value {
     let request = json!({ "jsonrpc": "2.0", "id": id, "method": "roots/list" });
     side.inject_message(&request).await;
     loop {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mainstay::config::Replay;
 use mainstay::{CallError, CallErrorKind, CallOptions, Fleet, Outcome, Server, StateKind};
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use mainstay_testkit::{Fault, Occurrence, Rule, Script, Step};
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -15,7 +15,7 @@ use crate::support::{LONG, Memory, connected, fleet_of};
 const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
 /// A server with a pending call, whose lists fail from the second time on.
-async fn stage() -> (Fleet, Server, FarSide, JoinHandle<CallError>) {
+async fn stage() -> (Fleet, Server, MemoryServer, JoinHandle<CallError>) {
     let unlisted = Fault::Error {
         code: -32603,
         message: "the shelf is locked".to_owned(),
@@ -40,7 +40,7 @@ async fn stage() -> (Fleet, Server, FarSide, JoinHandle<CallError>) {
     (fleet, server, side, pending)
 }
 
-async fn listing_fails(server: &Server, side: &FarSide) {
+async fn listing_fails(server: &Server, side: &MemoryServer) {
     side.inject(CHANGED).await;
     let failed = server.wait_until(LONG, |status| status.last_error.is_some());
     let failed = failed.await.expect("the listing fails");
@@ -78,6 +78,21 @@ async fn a_call_that_is_cut_on_purpose_fails_at_once_and_blames_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pending_call_whose_server_is_removed_says_so_and_one_whose_fleet_is_closed_does_not() {
+    let (fleet, _server, _side, pending) = stage().await;
+    assert!(fleet.remove("s").await);
+    let error = pending.await.unwrap();
+    assert!(matches!(error.kind, CallErrorKind::Gone), "{error}");
+    assert_eq!(error.outcome(), Outcome::Unknown);
+    assert!(error.to_string().contains("may have run"), "{error}");
+
+    let (fleet, _server, _side, pending) = stage().await;
+    fleet.close(LONG).await;
+    let error = pending.await.unwrap();
+    assert!(!matches!(error.kind, CallErrorKind::Gone), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_listing_that_failed_before_is_not_the_cause_of_a_loss() {
     let (_fleet, server, side, pending) = stage().await;
     listing_fails(&server, &side).await;
@@ -85,7 +100,7 @@ async fn a_listing_that_failed_before_is_not_the_cause_of_a_loss() {
     let error = pending.await.unwrap();
     assert_eq!(
         cause(&error).as_deref(),
-        Some("the far side closed the connection"),
+        Some("the remote peer closed the connection"),
         "{error}"
     );
 }

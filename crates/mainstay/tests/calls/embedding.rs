@@ -13,7 +13,7 @@ use mainstay::handler::{
 use mainstay::transport::{Limits, Lines, Transport};
 use mainstay::{CallErrorKind, ClientHandler, Fleet, RpcError, ServerConfig, StateKind};
 use mainstay_testkit::Script;
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use serde_json::{Value, json};
 
 use crate::support::{LONG, Memory, connected, fleet_of, fleet_with, raw};
@@ -162,8 +162,8 @@ async fn status_and_events_are_json_with_a_version_and_without_the_session() {
 #[tokio::test(start_paused = true)]
 async fn a_closure_opens_a_transport() {
     let connector = || async {
-        let (near, far) = tokio::io::duplex(64 * 1024);
-        FarSide::spawn(far, Script::new());
+        let (near, remote) = tokio::io::duplex(64 * 1024);
+        MemoryServer::spawn(remote, Script::new());
         let (reader, writer) = tokio::io::split(near);
         let lines: Box<dyn Transport> = Box::new(Lines::new(reader, writer, Limits::default()));
         Ok(lines)

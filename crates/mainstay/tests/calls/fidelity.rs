@@ -1,7 +1,7 @@
 //! Payloads pass as they are, both ways, whatever is in them; and can be read as the SDK's types.
 
 use mainstay::{CallOptions, RawJson, Server};
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use mainstay_testkit::{Script, Speaks};
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::support::{Memory, connected, fleet_of, raw};
 const EXACT: &str =
     r#"{"z":1.0,"a":1e2,"big":123456789012345678901234567890,"escaped":"\u00e9","nested":{"b":[],"a":null}}"#;
 
-async fn stage(script: Script) -> (mainstay::Fleet, Server, FarSide) {
+async fn stage(script: Script) -> (mainstay::Fleet, Server, MemoryServer) {
     let memory = Memory::new(script);
     let (fleet, server) = fleet_of(memory.config("s"));
     connected(&server).await;
@@ -19,7 +19,7 @@ async fn stage(script: Script) -> (mainstay::Fleet, Server, FarSide) {
 }
 
 /// The params of the last message of this method, as they were written.
-fn written(side: &FarSide, method: &str) -> String {
+fn written(side: &MemoryServer, method: &str) -> String {
     let received = side.received();
     let message = received.iter().rev().find(|message| message.method() == method);
     message.expect(method).raw_params().to_owned()
@@ -114,11 +114,7 @@ async fn errors_reach_the_caller_with_code_and_message() {
         .call("refuse", &json!({ "code": -31234 }))
         .await
         .expect_err("refused");
-    let mainstay::CallError {
-        kind: mainstay::CallErrorKind::Rpc(error),
-        ..
-    } = error
-    else {
+    let mainstay::CallErrorKind::Rpc(error) = error.kind else {
         panic!("{error}")
     };
     assert_eq!((error.code(), error.message()), (-31234, "refused, as asked"));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainstay::{CallError, CallErrorKind, CallOptions, Outcome, StateKind};
+use mainstay::{CallErrorKind, CallOptions, Outcome, StateKind};
 use mainstay_testkit::Script;
 use serde_json::json;
 
@@ -40,13 +40,7 @@ async fn errors_failures_bad_arguments_and_cancellations_never_cost_a_server_its
             .prompt("no such prompt", &json!({}))
             .options(options())
             .await;
-        assert!(matches!(
-            bad,
-            Err(CallError {
-                kind: CallErrorKind::Rpc(_),
-                ..
-            })
-        ));
+        assert!(matches!(&bad, Err(error) if matches!(error.kind, CallErrorKind::Rpc(_))));
     }
     for _ in 0..10 {
         let arguments = json!({ "ms": 60_000 });
@@ -60,13 +54,7 @@ async fn errors_failures_bad_arguments_and_cancellations_never_cost_a_server_its
     let unwritable = std::collections::BTreeMap::from([((1, 2), 3)]);
     let bad = server.call("echo", &unwritable).options(options()).await;
     assert!(
-        matches!(
-            &bad,
-            Err(CallError {
-                kind: CallErrorKind::BadArguments(_),
-                ..
-            })
-        ),
+        matches!(&bad, Err(error) if matches!(error.kind, CallErrorKind::BadArguments(_))),
         "{bad:?}"
     );
 
@@ -89,13 +77,7 @@ async fn answers_between_timeouts_keep_a_slow_server_alive_and_timeouts_in_a_row
             .options(options)
             .await;
         assert!(
-            matches!(
-                late,
-                Err(CallError {
-                    kind: CallErrorKind::TimedOut { .. },
-                    ..
-                })
-            ),
+            matches!(&late, Err(error) if matches!(error.kind, CallErrorKind::TimedOut { .. })),
             "{late:?}"
         );
     };

@@ -65,13 +65,7 @@ async fn an_unusable_answer_fails_its_own_call_at_once_and_no_other() {
         let began = tokio::time::Instant::now();
         let (spoilt, other) = tokio::join!(call(&server, "echo"), call(&server, "pid"));
         assert!(
-            matches!(
-                &spoilt,
-                Err(CallError {
-                    kind: CallErrorKind::BadAnswer(_),
-                    ..
-                })
-            ),
+            matches!(&spoilt, Err(error) if matches!(error.kind, CallErrorKind::BadAnswer(_))),
             "{bad:?}: {spoilt:?}"
         );
         assert_eq!(began.elapsed(), Duration::ZERO, "{bad:?}");
@@ -89,13 +83,7 @@ async fn an_answer_that_answers_nobody_leaves_the_call_to_its_own_time() {
         connected(&server).await;
         let lost = call(&server, "echo").await;
         assert!(
-            matches!(
-                lost,
-                Err(CallError {
-                    kind: CallErrorKind::TimedOut { .. },
-                    ..
-                })
-            ),
+            matches!(&lost, Err(error) if matches!(error.kind, CallErrorKind::TimedOut { .. })),
             "{bad:?}: {lost:?}"
         );
         if bad != AnswerFault::Unfinished {
@@ -118,13 +106,7 @@ async fn an_error_without_an_id_fails_the_only_call_at_once() {
         let began = tokio::time::Instant::now();
         let failed = call(&server, "echo").await;
         assert!(
-            matches!(
-                failed,
-                Err(CallError {
-                    kind: CallErrorKind::Rpc(_),
-                    ..
-                })
-            ),
+            matches!(&failed, Err(error) if matches!(error.kind, CallErrorKind::Rpc(_))),
             "{speaks:?}: {failed:?}"
         );
         assert_eq!(began.elapsed(), Duration::ZERO, "{speaks:?}");

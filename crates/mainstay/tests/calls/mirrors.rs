@@ -1,6 +1,6 @@
 //! Calls over HTTP show in headers what their tool wants to be seen there.
 
-use mainstay::{CallError, CallErrorKind, CallOptions, Fleet, Server, ServerConfig};
+use mainstay::{CallErrorKind, CallOptions, Fleet, Server, ServerConfig};
 use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript};
 use mainstay_testkit::{Occurrence, Script, Speaks};
 use serde_json::{Value, json};
@@ -20,12 +20,12 @@ fn script(speaks: Speaks) -> Script {
 }
 
 async fn over_http(speaks: Speaks) -> (FaultyHttpServer, Fleet, Server) {
-    let far = FaultyHttpServer::start(script(speaks), HttpScript::new())
+    let remote = FaultyHttpServer::start(script(speaks), HttpScript::new())
         .await
         .unwrap();
-    let (fleet, server) = fleet_with(Fleet::builder(), ServerConfig::http("web", far.url("/mcp")));
+    let (fleet, server) = fleet_with(Fleet::builder(), ServerConfig::http("web", remote.url("/mcp")));
     connected(&server).await;
-    (far, fleet, server)
+    (remote, fleet, server)
 }
 
 fn tools(fleet: &Fleet) -> Vec<String> {
@@ -35,8 +35,8 @@ fn tools(fleet: &Fleet) -> Vec<String> {
 }
 
 /// What the last call showed in the header.
-fn shown(far: &FaultyHttpServer) -> Option<String> {
-    far.traffic(|traffic| {
+fn shown(remote: &FaultyHttpServer) -> Option<String> {
+    remote.traffic(|traffic| {
         traffic
             .last_header("tools/call", "mcp-param-region")
             .map(str::to_owned)
@@ -54,18 +54,18 @@ async fn call(server: &Server, arguments: Value) {
 
 #[tokio::test]
 async fn a_modern_server_finds_the_arguments_it_names_in_the_headers_of_a_call() {
-    let (far, _fleet, server) = over_http(Speaks::Modern).await;
+    let (remote, _fleet, server) = over_http(Speaks::Modern).await;
     call(&server, json!({ "region": "us-west1" })).await;
-    assert_eq!(shown(&far).as_deref(), Some("us-west1"));
+    assert_eq!(shown(&remote).as_deref(), Some("us-west1"));
     call(&server, json!({ "region": "世界" })).await;
-    assert_eq!(shown(&far).as_deref(), Some("=?base64?5LiW55WM?="));
+    assert_eq!(shown(&remote).as_deref(), Some("=?base64?5LiW55WM?="));
     call(&server, json!({ "region": null })).await;
-    assert_eq!(shown(&far), None);
+    assert_eq!(shown(&remote), None);
 }
 
 #[tokio::test]
 async fn an_annotation_that_is_not_valid_costs_a_tool_its_place_only_where_headers_are_sent() {
-    let (_far, fleet, _server) = over_http(Speaks::Modern).await;
+    let (_remote, fleet, _server) = over_http(Speaks::Modern).await;
     assert_eq!(tools(&fleet), ["sound"]);
     let diagnostics = fleet.catalog().diagnostics().to_vec();
     assert!(
@@ -73,10 +73,10 @@ async fn an_annotation_that_is_not_valid_costs_a_tool_its_place_only_where_heade
         "{diagnostics:?}"
     );
 
-    let (far, fleet, server) = over_http(Speaks::Legacy).await;
+    let (remote, fleet, server) = over_http(Speaks::Legacy).await;
     assert_eq!(tools(&fleet), ["broken", "sound"]);
     call(&server, json!({ "region": "us-west1" })).await;
-    assert_eq!(shown(&far), None);
+    assert_eq!(shown(&remote), None);
 
     let memory = Memory::new(script(Speaks::Modern));
     let (fleet, server) = fleet_with(Fleet::builder(), memory.config("s"));
@@ -86,7 +86,7 @@ async fn an_annotation_that_is_not_valid_costs_a_tool_its_place_only_where_heade
 
 #[tokio::test]
 async fn a_call_that_shows_the_wrong_arguments_is_made_again_with_those_that_are_listed_now() {
-    let (far, _fleet, server) = over_http(Speaks::Modern).await;
+    let (remote, _fleet, server) = over_http(Speaks::Modern).await;
     let mismatch =
         json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32020, "message": "mismatch" } });
     let refusal = HttpFault::Status {
@@ -94,35 +94,29 @@ async fn a_call_that_shows_the_wrong_arguments_is_made_again_with_those_that_are
         headers: Vec::new(),
         body: mismatch.to_string(),
     };
-    far.edit_http(|http| {
+    remote.edit_http(|http| {
         let once = HttpRule::on("tools/call", refusal.clone()).occurrence(Occurrence::Until(1));
         http.rules.push(once);
     });
-    let listed = far.traffic(|traffic| traffic.count("tools/list"));
-    far.edit(|script| {
+    let listed = remote.traffic(|traffic| traffic.count("tools/list"));
+    remote.edit(|script| {
         script.tools[0]["inputSchema"]["properties"]["region"]["x-mcp-header"] = json!("Zone");
     });
 
     call(&server, json!({ "region": "us-west1" })).await;
-    let zone = far.traffic(|traffic| {
+    let zone = remote.traffic(|traffic| {
         let shown = traffic.last_header("tools/call", "mcp-param-zone");
         shown.map(str::to_owned)
     });
     assert_eq!(zone.as_deref(), Some("us-west1"));
-    assert_eq!(shown(&far), None);
-    assert_eq!(far.traffic(|traffic| traffic.count("tools/list")), listed + 1);
+    assert_eq!(shown(&remote), None);
+    assert_eq!(remote.traffic(|traffic| traffic.count("tools/list")), listed + 1);
 
-    far.edit_http(|http| http.rules.push(HttpRule::on("tools/call", refusal)));
+    remote.edit_http(|http| http.rules.push(HttpRule::on("tools/call", refusal)));
     let options = CallOptions::default().timeout(LONG);
     let again = server.call("sound", &json!({})).options(options).await;
     assert!(
-        matches!(
-            again,
-            Err(CallError {
-                kind: CallErrorKind::Rpc(_),
-                ..
-            })
-        ),
+        matches!(&again, Err(error) if matches!(error.kind, CallErrorKind::Rpc(_))),
         "once is enough: {again:?}"
     );
 }

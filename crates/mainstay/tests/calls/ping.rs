@@ -16,22 +16,22 @@ async fn each_era_and_transport_has_its_own_sign_of_life() {
         (Speaks::Modern, "/mcp", "server/discover", TransportKind::Http),
         (Speaks::Legacy, "/sse", "ping", TransportKind::Sse),
     ] {
-        let far = FaultyHttpServer::start(Script::new().speaks(speaks), HttpScript::new())
+        let remote = FaultyHttpServer::start(Script::new().speaks(speaks), HttpScript::new())
             .await
             .unwrap();
-        let (fleet, server) = fleet_of(ServerConfig::http("web", far.url(path)));
+        let (fleet, server) = fleet_of(ServerConfig::http("web", remote.url(path)));
         let status = connected(&server).await;
         assert_eq!(status.transport, Some(transport));
         let era = status.protocol.as_ref().map(|(era, _)| *era);
         assert_eq!(era == Some(Era::Modern), speaks == Speaks::Modern);
-        let before = far.traffic(|traffic| traffic.count(method));
+        let before = remote.traffic(|traffic| traffic.count(method));
         for _ in 0..3 {
             let pong = server.ping(LONG).await.unwrap();
             assert_eq!(Some(pong.generation), status.generation);
             assert!(!pong.round_trip.is_zero());
         }
         assert_eq!(
-            far.traffic(|traffic| traffic.count(method)),
+            remote.traffic(|traffic| traffic.count(method)),
             before + 3,
             "{method}"
         );
@@ -53,8 +53,8 @@ async fn a_server_that_is_not_connected_gives_no_sign_of_life_and_is_not_waited_
 #[tokio::test]
 async fn a_sign_of_life_that_does_not_come_is_a_timeout_and_costs_no_connection() {
     let http = HttpScript::new().on("ping", HttpFault::NoHead);
-    let far = FaultyHttpServer::start(Script::new(), http).await.unwrap();
-    let (fleet, server) = fleet_of(ServerConfig::http("web", far.url("/mcp")));
+    let remote = FaultyHttpServer::start(Script::new(), http).await.unwrap();
+    let (fleet, server) = fleet_of(ServerConfig::http("web", remote.url("/mcp")));
     let before = connected(&server).await;
     let error = server.ping(Duration::from_millis(200)).await.unwrap_err();
     assert!(matches!(error.kind, CallErrorKind::TimedOut { .. }), "{error:?}");

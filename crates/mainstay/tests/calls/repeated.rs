@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mainstay::handler::{Answer, ClientCapabilities, ServerRequest};
 use mainstay::{ClientHandler, Fleet};
 use mainstay_testkit::Script;
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -82,7 +82,7 @@ impl ClientHandler for Waits {
     }
 }
 
-async fn stage(handler: &Arc<Waits>) -> (Fleet, FarSide) {
+async fn stage(handler: &Arc<Waits>) -> (Fleet, MemoryServer) {
     let memory = Memory::new(Script::new());
     let (fleet, server) = fleet_with(Fleet::builder().handler(handler.clone()), memory.config("s"));
     connected(&server).await;
@@ -98,19 +98,19 @@ fn cancelled(id: &str) -> Value {
     json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })
 }
 
-async fn ask(side: &FarSide, id: &str) {
+async fn ask(side: &MemoryServer, id: &str) {
     side.inject_message(&request(id)).await;
 }
 
 /// Comes back when everything that was sent so far has been read and acted upon: what came before it was.
-async fn all_read(side: &FarSide, id: &str) {
+async fn all_read(side: &MemoryServer, id: &str) {
     side.inject_message(&json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }))
         .await;
     answers(side, id).await;
 }
 
 /// What this id was answered, once it was.
-async fn answers(side: &FarSide, id: &str) -> Vec<Value> {
+async fn answers(side: &MemoryServer, id: &str) -> Vec<Value> {
     let of_id = || -> Vec<Value> {
         let received = side.received();
         let of_id = received.iter().filter(|message| *message.id() == id);

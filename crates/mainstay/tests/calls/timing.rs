@@ -5,7 +5,7 @@ use std::time::Duration;
 use mainstay::server::TimeoutKind;
 use mainstay::{CallErrorKind, CallOptions, Outcome, RawJson, Server, StateKind};
 use mainstay_testkit::Script;
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -13,7 +13,7 @@ use crate::support::{Memory, connected, fleet_of, raw};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-async fn stage() -> (mainstay::Fleet, Server, FarSide) {
+async fn stage() -> (mainstay::Fleet, Server, MemoryServer) {
     let memory = Memory::new(Script::new());
     let (fleet, server) = fleet_of(memory.config("s"));
     connected(&server).await;
@@ -21,7 +21,7 @@ async fn stage() -> (mainstay::Fleet, Server, FarSide) {
 }
 
 /// The id of the last call, as the server saw it.
-fn last_call(side: &FarSide) -> Value {
+fn last_call(side: &MemoryServer) -> Value {
     let received = side.received();
     let call = received
         .iter()
@@ -30,7 +30,7 @@ fn last_call(side: &FarSide) -> Value {
     call.expect("a call").id().clone()
 }
 
-async fn assert_cancelled(side: &FarSide, call: &Value) {
+async fn assert_cancelled(side: &MemoryServer, call: &Value) {
     side.wait_for("notifications/cancelled", 1).await;
     let params = side.last_params("notifications/cancelled").expect("cancelled");
     assert_eq!(params["requestId"], *call);

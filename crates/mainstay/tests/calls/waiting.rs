@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
 
+use mainstay::config::Replay;
 use mainstay::server::NotConnected;
 use mainstay::{CallError, CallErrorKind, CallOptions, Era, Outcome, Policy, Server, StateKind};
 use mainstay_lifecycle::Backoff;
@@ -114,11 +115,7 @@ async fn a_call_waits_fifteen_seconds_for_a_server_that_hangs_in_its_start_and_n
     let took = began.elapsed();
     let limit = Duration::from_secs(15);
     assert!(took >= limit && took < limit + Duration::from_secs(1), "{took:?}");
-    let CallError {
-        kind: CallErrorKind::WaitTimedOut { now, .. },
-        ..
-    } = &error
-    else {
+    let CallErrorKind::WaitTimedOut { now, .. } = &error.kind else {
         panic!("{error}")
     };
     assert_eq!(now.state, StateKind::Connecting);
@@ -139,13 +136,7 @@ async fn the_wait_for_a_connection_is_as_long_as_the_configuration_or_the_call_s
         let began = Instant::now();
         let call = echo(&server, options).await;
         assert!(
-            matches!(
-                call,
-                Err(CallError {
-                    kind: CallErrorKind::WaitTimedOut { .. },
-                    ..
-                })
-            ),
+            matches!(&call, Err(error) if matches!(error.kind, CallErrorKind::WaitTimedOut { .. })),
             "{call:?}"
         );
         assert_eq!(began.elapsed().as_secs(), limit);
@@ -175,11 +166,7 @@ async fn a_call_fails_at_once_where_the_next_attempt_is_known_to_come_after_its_
         .await
         .expect_err("it is down");
     assert_eq!(began.elapsed(), Duration::ZERO);
-    let CallError {
-        kind: CallErrorKind::NotConnected(now),
-        ..
-    } = &error
-    else {
+    let CallErrorKind::NotConnected(now) = &error.kind else {
         panic!("{error}")
     };
     assert_tells_of_the_pause(now, &error);
@@ -193,13 +180,7 @@ async fn a_call_fails_at_once_where_the_next_attempt_is_known_to_come_after_its_
     let began = Instant::now();
     let error = echo(&server, CallOptions::default().timeout(Duration::from_secs(5))).await;
     assert!(
-        matches!(
-            error,
-            Err(CallError {
-                kind: CallErrorKind::NotConnected(_),
-                ..
-            })
-        ),
+        matches!(&error, Err(error) if matches!(error.kind, CallErrorKind::NotConnected(_))),
         "{error:?}"
     );
     assert_eq!(began.elapsed(), Duration::ZERO);
@@ -219,11 +200,7 @@ async fn a_call_that_may_not_wait_fails_at_once_with_state_and_retry_time() {
     let error = echo(&server, CallOptions::default().fail_fast()).await;
     let error = error.expect_err("it is down");
     assert_eq!(began.elapsed(), Duration::ZERO);
-    let CallError {
-        kind: CallErrorKind::NotConnected(now),
-        ..
-    } = &error
-    else {
+    let CallErrorKind::NotConnected(now) = &error.kind else {
         panic!("{error}")
     };
     assert_tells_of_the_pause(now, &error);
@@ -244,11 +221,7 @@ async fn only_so_many_calls_wait_and_one_more_fails_at_once_with_state_and_retry
     let mut waiting = vec![wait(), wait(), wait()];
     tokio::task::yield_now().await;
     let error = echo(&server, CallOptions::default()).await.expect_err("one more");
-    let CallError {
-        kind: CallErrorKind::TooManyWaiting { limit, now },
-        ..
-    } = &error
-    else {
+    let CallErrorKind::TooManyWaiting { limit, now } = &error.kind else {
         panic!("{error}")
     };
     assert_eq!(*limit, 3);
@@ -264,6 +237,50 @@ async fn only_so_many_calls_wait_and_one_more_fails_at_once_with_state_and_retry
         call.await.unwrap().expect("it waited and ran");
     }
     assert_eq!(memory.side(2).await.count("tools/call"), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_a_server_that_is_taken_away_says_by_what() {
+    for removes in [true, false] {
+        for was_sent in [true, false] {
+            let memory = Memory::new(Script::new());
+            let (fleet, server) = fleet_of(memory.config("s").policy(patient()));
+            connected(&server).await;
+            let begin = || {
+                let server = server.clone();
+                let call = async move {
+                    let arguments = json!({ "ms": 86_400_000 });
+                    let options = patiently().replay(Replay::Safe);
+                    server.call("sleep_ms", &arguments).options(options).await
+                };
+                tokio::spawn(call)
+            };
+            let sent = was_sent.then(begin);
+            let side = memory.side(1).await;
+            if was_sent {
+                side.wait_for("tools/call", 1).await;
+            }
+            memory.set_down(true);
+            side.cut();
+            backing_off(&server).await;
+            let waiting = sent.unwrap_or_else(begin);
+            while server.call_counts().waiting == 0 {
+                tokio::task::yield_now().await;
+            }
+            match removes {
+                true => assert!(fleet.remove("s").await),
+                false => server.disable().await.expect("disabled"),
+            }
+            let error = waiting.await.unwrap().expect_err("its server is taken away");
+            let says_so = match (removes, was_sent) {
+                (true, _) => matches!(error.kind, CallErrorKind::Gone),
+                (false, true) => matches!(error.kind, CallErrorKind::Disabled),
+                (false, false) => matches!(error.kind, CallErrorKind::NotConnected(_)),
+            };
+            assert!(says_so, "removed: {removes}, sent: {was_sent}: {error:?}");
+            assert_eq!(error.outcome() == Outcome::Unknown, was_sent, "{error:?}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mainstay::gateway::ServerExt;
 use mainstay::{CallOptions, Fleet, Server, StateKind, Status};
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use mainstay_testkit::{Fault, Rule, Script, Speaks, Step};
 use serde_json::{Value, json};
 
@@ -27,18 +27,18 @@ fn heard_by(notes: &Arc<Notes>, memory: &Arc<Memory>) -> (Fleet, Server) {
 }
 
 /// The tasks that the server was last asked to tell of.
-fn listened_for(side: &FarSide) -> Value {
+fn listened_for(side: &MemoryServer) -> Value {
     let params = side.last_params(LISTEN).expect("it is listened to");
     params["notifications"]["taskIds"].clone()
 }
 
-async fn say(side: &FarSide, id: &str, status: &str) {
+async fn say(side: &MemoryServer, id: &str, status: &str) {
     let params = json!({ "taskId": id, "status": status });
     side.inject_message(&json!({ "jsonrpc": "2.0", "method": TOLD, "params": params }))
         .await;
 }
 
-async fn reconnected(server: &Server, memory: &Arc<Memory>, last: &Status, number: usize) -> FarSide {
+async fn reconnected(server: &Server, memory: &Arc<Memory>, last: &Status, number: usize) -> MemoryServer {
     memory.side(number - 1).await.cut();
     let came = server.wait_until(LONG, |status| {
         status.state == StateKind::Connected && status.generation > last.generation

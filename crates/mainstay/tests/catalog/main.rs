@@ -16,7 +16,7 @@ mod last_good;
 mod listing;
 mod refreshing;
 mod restoring;
-mod wishes;
+mod subscriptions;
 
 /// What a server sends when its tools have changed.
 const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;

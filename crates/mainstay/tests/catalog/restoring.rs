@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::{Fleet, Server, StateKind, Status};
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use mainstay_testkit::{Fault, Occurrence, Rule, Script, Step};
 use tokio::time::Instant;
 
@@ -57,7 +57,7 @@ async fn reconnected(server: &Server, first: &Status, reached: impl Fn(&Status) 
 }
 
 /// The resources that this connection was asked for by this method, in order.
-fn asked(side: &FarSide, method: &str) -> Vec<String> {
+fn asked(side: &MemoryServer, method: &str) -> Vec<String> {
     let received = side.received();
     let asked = received.iter().filter(|message| message.method() == method);
     asked

@@ -83,10 +83,10 @@ impl<'a> Adversary<'a> {
     }
 
     /// Lets the fleet be. A process of its own that is frozen stays so: the fleet must see to that by itself.
-    pub(crate) async fn relent(&mut self) {
+    pub(crate) async fn stop(&mut self) {
         for at in 0..SERVERS {
             if let Some(host) = self.cast.host(at) {
-                host.mend();
+                host.fix();
             }
             self.commit(Deed::Add, at).await;
             self.commit(Deed::Enable, at).await;
@@ -116,7 +116,7 @@ impl<'a> Adversary<'a> {
                     })
                     .await;
                 assert!(noticed.is_some(), "frozen, and kept: {:?}", server.status());
-                host.mend();
+                host.fix();
             }
             let back = server
                 .wait_until(LONG, |now| {

@@ -6,7 +6,7 @@ use mainstay::config::Replay;
 use mainstay::{
     CallError, CallErrorKind, CallOptions, Fleet, Generation, Outcome, RawJson, Reply, StateKind,
 };
-use mainstay_testkit::chaos::{Dice, Errand};
+use mainstay_testkit::chaos::{Dice, PlannedCall};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -62,9 +62,9 @@ pub(crate) async fn call_until_over(
 /// Makes one call, unless its server is gone from the fleet.
 async fn make(fleet: &Fleet, key: String, dice: &mut Dice) -> Option<Made> {
     let server = dice.index(SERVERS - NEVER_CALLED);
-    let errand = Errand::draw(key, dice);
+    let planned = PlannedCall::draw(key, dice);
     let mut options = CallOptions::default();
-    let mut repeatable = errand.repeatable;
+    let mut repeatable = planned.repeatable;
     match dice.below(10) {
         0 => options = options.fail_fast(),
         1 => {
@@ -86,10 +86,13 @@ async fn make(fleet: &Fleet, key: String, dice: &mut Dice) -> Option<Made> {
     let began = Instant::now();
     let call = async {
         if by_public_name {
-            let tool = format!("{}__{}", name(server), errand.tool);
-            fleet.call(&tool, &errand.arguments).options(options).await
+            let tool = format!("{}__{}", name(server), planned.tool);
+            fleet.call(&tool, &planned.arguments).options(options).await
         } else {
-            handle.call(errand.tool, &errand.arguments).options(options).await
+            handle
+                .call(planned.tool, &planned.arguments)
+                .options(options)
+                .await
         }
     };
     let answer = match impatient {
@@ -100,10 +103,10 @@ async fn make(fleet: &Fleet, key: String, dice: &mut Dice) -> Option<Made> {
         Some(Ok(reply)) => {
             assert!(
                 Some(reply.generation) >= seen,
-                "{errand:?}: {seen:?} was there before {:?}",
+                "{planned:?}: {seen:?} was there before {:?}",
                 reply.generation
             );
-            check(&errand, &reply)
+            check(&planned, &reply)
         }
         Some(Err(error)) => Told::Failed {
             outcome: error.outcome(),
@@ -112,9 +115,9 @@ async fn make(fleet: &Fleet, key: String, dice: &mut Dice) -> Option<Made> {
         None => Told::Dropped,
     };
     Some(Made {
-        key: errand.key,
+        key: planned.key,
         server,
-        tool: errand.tool,
+        tool: planned.tool,
         repeatable,
         told,
         took: began.elapsed(),
@@ -122,9 +125,9 @@ async fn make(fleet: &Fleet, key: String, dice: &mut Dice) -> Option<Made> {
 }
 
 /// An answer must be the answer to this very call.
-fn check(errand: &Errand, reply: &Reply) -> Told {
+fn check(planned: &PlannedCall, reply: &Reply) -> Told {
     let result: Value = RawJson::parse(&reply.result).expect("a result is JSON");
-    errand.check(&result);
+    planned.check(&result);
     Told::Result {
         generation: reply.generation,
         pid: result["structuredContent"]["pid"].as_u64(),

@@ -56,7 +56,7 @@ async fn a_fleet_keeps_its_word_in_chaos() {
     let before = after_a_first_fleet(&stage).await;
     let cast = Cast::assemble(stage).await;
     let fleet = Fleet::builder().start((0..SERVERS).map(|n| cast.config(n, 0)));
-    let (events, hearing) = witness::of_events(&fleet);
+    let (events, watching) = witness::of_events(&fleet);
     for server in fleet.servers() {
         server.wait_connected(LONG).await.unwrap();
     }
@@ -69,7 +69,7 @@ async fn a_fleet_keeps_its_word_in_chaos() {
 
     let mut adversary = Adversary::new(&fleet, &cast, seed);
     adversary.rage(Instant::now() + lasts).await;
-    adversary.relent().await;
+    adversary.stop().await;
     let healed = Instant::now();
     for server in fleet.servers() {
         let back = server
@@ -97,7 +97,7 @@ async fn a_fleet_keeps_its_word_in_chaos() {
     }
     let report = fleet.close(LONG).await;
     assert!(report.servers.iter().all(|server| !server.overdue), "{report:?}");
-    let _ = hearing.send(());
+    let _ = watching.send(());
     let events = events.await.unwrap();
 
     assert_eq!(cast.stage().tree().pids(), [] as [i32; 0], "processes are left");
@@ -127,17 +127,17 @@ fn name(server: usize) -> String {
 /// What is held when a first fleet has come and gone, and has left what every later one finds there: the guardian, the
 /// signal handler.
 async fn after_a_first_fleet(stage: &Stage) -> Held {
-    let far = FaultyHttpServer::start(Script::new(), HttpScript::new())
+    let remote = FaultyHttpServer::start(Script::new(), HttpScript::new())
         .await
         .unwrap();
     let fleet = Fleet::builder().start([
         stage.server("first", FaultyServer::new()).build().unwrap(),
-        ServerConfig::http("web", far.url("/mcp")).build().unwrap(),
+        ServerConfig::http("web", remote.url("/mcp")).build().unwrap(),
     ]);
     for server in fleet.servers() {
         server.wait_connected(LONG).await.unwrap();
     }
     fleet.close(LONG).await;
-    drop((fleet, far));
+    drop((fleet, remote));
     Held::settled().await
 }

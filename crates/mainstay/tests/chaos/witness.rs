@@ -14,7 +14,7 @@ use crate::{NEVER_DISABLED, name};
 pub(crate) fn of_events(fleet: &Fleet) -> (JoinHandle<Vec<Event>>, oneshot::Sender<()>) {
     let mut events = fleet.events();
     let (stop, mut stopped) = oneshot::channel();
-    let hearing = tokio::spawn(async move {
+    let watching = tokio::spawn(async move {
         let mut heard = Vec::new();
         loop {
             let next = tokio::select! {
@@ -31,7 +31,7 @@ pub(crate) fn of_events(fleet: &Fleet) -> (JoinHandle<Vec<Event>>, oneshot::Send
             }
         }
     });
-    (hearing, stop)
+    (watching, stop)
 }
 
 /// Reads each catalog that is published, and whatever there is in between. Returns how often it looked.

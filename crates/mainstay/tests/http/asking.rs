@@ -36,8 +36,8 @@ impl ClientHandler for Named {
 #[tokio::test]
 async fn a_question_on_the_stream_of_a_call_is_for_its_caller_however_many_call() {
     let script = Script::new().speaks(Speaks::Legacy);
-    let far = serve(script, HttpScript::new().streams()).await;
-    let (_fleet, server) = keep(web_at(&far));
+    let remote = serve(script, HttpScript::new().streams()).await;
+    let (_fleet, server) = keep(web_at(&remote));
     connected(&server).await;
     let calls = |who: &Arc<Named>, tool: &'static str, arguments| {
         let (server, handler) = (server.clone(), who.clone());
@@ -48,7 +48,7 @@ async fn a_question_on_the_stream_of_a_call_is_for_its_caller_however_many_call(
     };
     let (busy, ann, bob) = (Named::new("busy"), Named::new("ann"), Named::new("bob"));
     let runs = tokio::spawn(calls(&busy, "sleep_ms", json!({ "ms": 600_000 })));
-    seen(&far, |traffic| traffic.count("tools/call") == 1).await;
+    seen(&remote, |traffic| traffic.count("tools/call") == 1).await;
     let asks = json!({ "kind": "elicitation" });
     let (by_ann, by_bob) = tokio::join!(calls(&ann, "ask", asks.clone()), calls(&bob, "ask", asks));
     assert!(by_ann.unwrap().result.to_string().contains("ann"));

@@ -17,30 +17,33 @@ const AT_ONCE: Duration = Duration::from_secs(3);
 
 #[tokio::test]
 async fn a_session_is_deleted_when_its_server_is_disabled() {
-    let far = well(mainstay_testkit::Speaks::Legacy).await;
-    let (_fleet, server) = keep(web_at(&far));
+    let remote = well(mainstay_testkit::Speaks::Legacy).await;
+    let (_fleet, server) = keep(web_at(&remote));
     connected(&server).await;
     server.disable().await.unwrap();
-    seen(&far, |traffic| traffic.sessions_deleted() == 1).await;
+    seen(&remote, |traffic| traffic.sessions_deleted() == 1).await;
 }
 
 #[tokio::test]
 async fn a_fleet_that_is_closed_has_left_no_session_behind() {
     let slow = HttpScript::new().at(HttpStep::Delete, HttpFault::Delay { ms: 200 });
-    let far = serve(Script::new(), slow).await;
-    let (fleet, server) = keep(web_at(&far));
+    let remote = serve(Script::new(), slow).await;
+    let (fleet, server) = keep(web_at(&remote));
     connected(&server).await;
     fleet.close(SOON).await;
     // At once: a program may end here.
-    assert_eq!(far.traffic(mainstay_testkit::http::Traffic::sessions_deleted), 1);
+    assert_eq!(
+        remote.traffic(mainstay_testkit::http::Traffic::sessions_deleted),
+        1
+    );
 }
 
 #[tokio::test]
 async fn a_session_deletion_that_hangs_delays_neither_restart_nor_disable_nor_others() {
     let hanging = HttpScript::new().at(HttpStep::Delete, HttpFault::NoHead);
-    let far = serve(Script::new(), hanging).await;
+    let remote = serve(Script::new(), hanging).await;
     let other = well(mainstay_testkit::Speaks::Legacy).await;
-    let fleet = fleet([web_at(&far), web("other", &other.url("/mcp"))]);
+    let fleet = fleet([web_at(&remote), web("other", &other.url("/mcp"))]);
     let (server, other) = (fleet.server("web").unwrap(), fleet.server("other").unwrap());
     let (first, others) = (connected(&server).await, connected(&other).await);
 
@@ -55,7 +58,7 @@ async fn a_session_deletion_that_hangs_delays_neither_restart_nor_disable_nor_ot
     server.disable().await.unwrap();
     reaches(&server, StateKind::Disabled).await;
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
-    seen(&far, |traffic| traffic.requests("DELETE") == 2).await;
+    seen(&remote, |traffic| traffic.requests("DELETE") == 2).await;
     assert_eq!(connected(&other).await, others);
 
     let began = Instant::now();
@@ -66,8 +69,8 @@ async fn a_session_deletion_that_hangs_delays_neither_restart_nor_disable_nor_ot
 #[tokio::test]
 async fn a_session_deletion_that_hangs_is_given_no_longer_than_the_close() {
     let hanging = HttpScript::new().at(HttpStep::Delete, HttpFault::NoHead);
-    let far = serve(Script::new(), hanging).await;
-    let (fleet, server) = keep(web_at(&far));
+    let remote = serve(Script::new(), hanging).await;
+    let (fleet, server) = keep(web_at(&remote));
     connected(&server).await;
     // From here on only what waits for a time takes any.
     tokio::time::pause();
@@ -86,14 +89,14 @@ async fn nothing_of_an_old_connection_reaches_anybody() {
         let mut http = HttpScript::new().streams();
         // The server keeps the old session, and goes on to serve it.
         http.delete = false;
-        let far = serve(Script::new().speaks(speaks), http).await;
-        let proxy = Proxy::start(far.port()).await.unwrap();
+        let remote = serve(Script::new().speaks(speaks), http).await;
+        let proxy = Proxy::start(remote.port()).await.unwrap();
         let notes = Notes::new();
         let builder = Fleet::builder().handler(notes.clone());
         let (_fleet, server) = keep_with(builder, web("web", &proxy.url("/mcp")));
         let first = connected(&server).await;
         server.subscribe("mem://one").await.unwrap();
-        seen(&far, |traffic| traffic.live_streams() > 0).await;
+        seen(&remote, |traffic| traffic.live_streams() > 0).await;
 
         let late = tokio::spawn({
             let (server, options) = (server.clone(), CallOptions::default().replay(Replay::Never));
@@ -104,11 +107,11 @@ async fn nothing_of_an_old_connection_reaches_anybody() {
                     .await
             }
         });
-        seen(&far, |traffic| traffic.count("tools/call") == 1).await;
+        seen(&remote, |traffic| traffic.count("tools/call") == 1).await;
         // What the server says from here on is on its way when the connection is replaced.
         proxy.hold(true);
         let updated = json!({ "uri": "mem://one" });
-        far.notify("notifications/resources/updated", &updated);
+        remote.notify("notifications/resources/updated", &updated);
         server.restart().await.unwrap();
         let error = late.await.unwrap().expect_err("its connection is gone");
         assert!(matches!(error.kind, CallErrorKind::Lost { .. }), "{error:?}");
@@ -116,8 +119,8 @@ async fn nothing_of_an_old_connection_reaches_anybody() {
         proxy.hold(false);
         let second = beyond(&server, first).await;
 
-        seen(&far, |traffic| traffic.live_streams() > 0).await;
-        far.notify("notifications/resources/updated", &updated);
+        seen(&remote, |traffic| traffic.live_streams() > 0).await;
+        remote.notify("notifications/resources/updated", &updated);
         let told = notes.told("notifications/resources/updated", 1).await;
         let generations: Vec<u64> = told.iter().map(|told| told.generation.0).collect();
         assert_eq!(generations, [second]);

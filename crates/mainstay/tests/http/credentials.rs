@@ -40,8 +40,8 @@ impl Credentials for Numbers {
     }
 }
 
-fn last_authorization(far: &FaultyHttpServer) -> String {
-    let header = far.traffic(|traffic| {
+fn last_authorization(remote: &FaultyHttpServer) -> String {
+    let header = remote.traffic(|traffic| {
         traffic
             .last_header("tools/call", "authorization")
             .map(str::to_owned)
@@ -51,14 +51,14 @@ fn last_authorization(far: &FaultyHttpServer) -> String {
 
 #[tokio::test]
 async fn every_request_is_let_in_with_the_credential_of_the_moment_and_one_at_a_time_asks_for_it() {
-    let far = serve(Script::new(), HttpScript::new()).await;
+    let remote = serve(Script::new(), HttpScript::new()).await;
     let numbers = Arc::new(Numbers::default());
-    let (_fleet, server) = keep(web_at(&far).credentials(numbers.clone()));
+    let (_fleet, server) = keep(web_at(&remote).credentials(numbers.clone()));
     connected(&server).await;
     assert!(echo(&server).await.is_ok());
-    let first = last_authorization(&far);
+    let first = last_authorization(&remote);
     assert!(echo(&server).await.is_ok());
-    assert_ne!(last_authorization(&far), first);
+    assert_ne!(last_authorization(&remote), first);
 
     let mut calls = JoinSet::new();
     for _ in 0..30 {
@@ -69,7 +69,7 @@ async fn every_request_is_let_in_with_the_credential_of_the_moment_and_one_at_a_
         assert!(reply.unwrap().is_ok());
     }
     assert_eq!(numbers.most.load(Ordering::SeqCst), 1);
-    let requests = far.traffic(|traffic| traffic.requests("POST") + traffic.requests("GET"));
+    let requests = remote.traffic(|traffic| traffic.requests("POST") + traffic.requests("GET"));
     assert_eq!(
         numbers.given.load(Ordering::SeqCst),
         requests,
@@ -79,9 +79,9 @@ async fn every_request_is_let_in_with_the_credential_of_the_moment_and_one_at_a_
 
 #[tokio::test]
 async fn a_credential_that_cannot_be_had_fails_the_call_before_it_leaves() {
-    let far = serve(Script::new(), HttpScript::new()).await;
+    let remote = serve(Script::new(), HttpScript::new()).await;
     let numbers = Arc::new(Numbers::default());
-    let (_fleet, server) = keep(web_at(&far).credentials(numbers.clone()));
+    let (_fleet, server) = keep(web_at(&remote).credentials(numbers.clone()));
     let generation = connected(&server).await;
     numbers.broken.store(1, Ordering::SeqCst);
     let error = echo(&server).await.expect_err("no credential");
@@ -109,9 +109,9 @@ impl Credentials for Renewed {
 
 #[tokio::test]
 async fn a_request_that_showed_an_old_credential_is_made_again_with_the_new_one() {
-    let far = serve(Script::new(), HttpScript::new().bearer("new")).await;
+    let remote = serve(Script::new(), HttpScript::new().bearer("new")).await;
     let token = Arc::new(Renewed(AtomicUsize::new(0)));
-    let (_fleet, server) = keep(web_at(&far).credentials(token.clone()));
+    let (_fleet, server) = keep(web_at(&remote).credentials(token.clone()));
     let generation = connected(&server).await;
     assert!(echo(&server).await.is_ok());
     token.0.store(1, Ordering::SeqCst);
@@ -119,13 +119,13 @@ async fn a_request_that_showed_an_old_credential_is_made_again_with_the_new_one(
 
     // Nothing newer there: it is refused once, and not asked for ever.
     token.0.store(usize::MAX, Ordering::SeqCst);
-    let before = far.traffic(|traffic| traffic.requests("POST"));
+    let before = remote.traffic(|traffic| traffic.requests("POST"));
     let refused = echo(&server).await.expect_err("not let in");
     assert!(
         matches!(refused.kind, CallErrorKind::AuthRequired { .. }),
         "{refused:?}"
     );
-    let refusals = far.traffic(|traffic| traffic.requests("POST")) - before;
+    let refusals = remote.traffic(|traffic| traffic.requests("POST")) - before;
     assert!(refusals <= 2, "{refusals} requests");
 }
 
@@ -157,13 +157,13 @@ async fn a_private_catalog_is_stored_only_if_the_owner_of_its_credential_is_know
             private,
             ..Script::new().speaks(Speaks::Modern)
         };
-        let far = serve(script, HttpScript::new()).await;
+        let remote = serve(script, HttpScript::new()).await;
         let of_user_alone = Permissions::from_mode(0o700);
         let store = tempfile::Builder::new().permissions(of_user_alone).tempdir();
         let store = store.expect("a directory");
         let config = match provider {
-            Some(provider) => web_at(&far).credentials(provider),
-            None => web_at(&far),
+            Some(provider) => web_at(&remote).credentials(provider),
+            None => web_at(&remote),
         };
         let (fleet, server) = keep_with(Fleet::builder().store(store.path()), config);
         connected(&server).await;

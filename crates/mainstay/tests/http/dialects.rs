@@ -21,8 +21,8 @@ fn on_sse() -> HttpScript {
 #[tokio::test]
 async fn servers_of_every_version_are_spoken_to_over_streamable_http() {
     for version in LEGACY_VERSIONS {
-        let far = serve(Script::new().version(version), HttpScript::new()).await;
-        let (_fleet, server) = keep(web_at(&far));
+        let remote = serve(Script::new().version(version), HttpScript::new()).await;
+        let (_fleet, server) = keep(web_at(&remote));
         connected(&server).await;
         assert!(echo(&server).await.is_ok());
         assert_eq!(spoken(&server), (Era::Legacy, version.to_owned()));
@@ -31,15 +31,15 @@ async fn servers_of_every_version_are_spoken_to_over_streamable_http() {
                 .last_header("tools/call", "mcp-protocol-version")
                 .map(str::to_owned)
         };
-        assert_eq!(far.traffic(header).as_deref(), Some(version));
+        assert_eq!(remote.traffic(header).as_deref(), Some(version));
     }
     for speaks in [Speaks::Modern, Speaks::Both] {
-        let far = well(speaks).await;
-        let (_fleet, server) = keep(web_at(&far));
+        let remote = well(speaks).await;
+        let (_fleet, server) = keep(web_at(&remote));
         connected(&server).await;
         assert!(echo(&server).await.is_ok());
         assert_eq!(spoken(&server), (Era::Modern, MODERN_VERSION.to_owned()));
-        assert_eq!(sent(&far, "initialize"), 0);
+        assert_eq!(sent(&remote, "initialize"), 0);
     }
 }
 
@@ -47,8 +47,8 @@ async fn servers_of_every_version_are_spoken_to_over_streamable_http() {
 async fn servers_of_http_with_sse_are_found_out_or_named() {
     for version in LEGACY_VERSIONS {
         for kind in [HttpKind::Auto, HttpKind::Sse] {
-            let far = serve(Script::new().version(version), on_sse()).await;
-            let (_fleet, server) = keep(web("web", &far.url("/sse")).http_kind(kind));
+            let remote = serve(Script::new().version(version), on_sse()).await;
+            let (_fleet, server) = keep(web("web", &remote.url("/sse")).http_kind(kind));
             connected(&server).await;
             assert!(echo(&server).await.is_ok());
             assert_eq!(spoken(&server), (Era::Legacy, version.to_owned()));
@@ -56,7 +56,7 @@ async fn servers_of_http_with_sse_are_found_out_or_named() {
                 HttpKind::Auto => 1,
                 HttpKind::Sse | HttpKind::Streamable => 0,
             };
-            assert_eq!(sent(&far, "server/discover"), asked, "{kind:?}");
+            assert_eq!(sent(&remote, "server/discover"), asked, "{kind:?}");
             assert_eq!(server.status().starts, 1);
         }
     }
@@ -64,36 +64,36 @@ async fn servers_of_http_with_sse_are_found_out_or_named() {
 
 #[tokio::test]
 async fn a_server_that_is_said_to_stream_is_not_asked_for_http_with_sse() {
-    let far = serve(Script::new(), on_sse()).await;
-    let (_fleet, server) = keep(web("web", &far.url("/sse")).http_kind(HttpKind::Streamable));
+    let remote = serve(Script::new(), on_sse()).await;
+    let (_fleet, server) = keep(web("web", &remote.url("/sse")).http_kind(HttpKind::Streamable));
     let tried = server.wait_until(SOON, |status| status.attempt >= 2).await;
-    let error = tried.expect("in vain").last_error.unwrap();
+    let error = tried.expect("it fails").last_error.unwrap();
     assert!(error.message.contains("405"), "{error}");
-    assert_eq!(far.traffic(|traffic| traffic.requests("GET")), 0);
+    assert_eq!(remote.traffic(|traffic| traffic.requests("GET")), 0);
 }
 
 /// HTTP+SSE belongs to the legacy era.
 #[tokio::test]
 async fn a_server_that_is_pinned_to_an_era_is_asked_for_http_with_sse_in_the_legacy_era_alone() {
-    let far = serve(Script::new(), on_sse()).await;
-    let (_fleet, server) = keep(web("web", &far.url("/sse")).era(Era::Legacy));
+    let remote = serve(Script::new(), on_sse()).await;
+    let (_fleet, server) = keep(web("web", &remote.url("/sse")).era(Era::Legacy));
     connected(&server).await;
     assert_eq!(spoken(&server).0, Era::Legacy);
 
-    let far = serve(Script::new(), on_sse()).await;
-    let (_fleet, server) = keep(web("web", &far.url("/sse")).era(Era::Modern));
+    let remote = serve(Script::new(), on_sse()).await;
+    let (_fleet, server) = keep(web("web", &remote.url("/sse")).era(Era::Modern));
     let status = reaches(&server, StateKind::PermanentlyFailed).await;
     let error = status.last_error.expect("it says why");
     assert!(error.message.contains("does not speak the modern era"), "{error}");
-    assert_eq!(far.traffic(|traffic| traffic.requests("GET")), 0);
+    assert_eq!(remote.traffic(|traffic| traffic.requests("GET")), 0);
 }
 
 #[tokio::test]
 async fn where_neither_transport_is_served_the_answer_of_the_newer_one_is_told() {
-    let far = serve(Script::new(), on_sse()).await;
-    let (_fleet, server) = keep(web("web", &far.url("/nowhere")));
+    let remote = serve(Script::new(), on_sse()).await;
+    let (_fleet, server) = keep(web("web", &remote.url("/nowhere")));
     let tried = server.wait_until(SOON, |status| status.attempt >= 1).await;
-    let error = tried.expect("in vain").last_error.unwrap();
+    let error = tried.expect("it fails").last_error.unwrap();
     assert!(error.message.contains("404"), "{error}");
 }
 
@@ -101,13 +101,13 @@ async fn where_neither_transport_is_served_the_answer_of_the_newer_one_is_told()
 async fn a_server_that_hangs_up_on_the_modern_question_is_spoken_to_in_the_old_way() {
     for fault in [HttpFault::Close, HttpFault::Reset, HttpFault::NotHttp] {
         let http = HttpScript::new().without_sessions().on("server/discover", fault);
-        let far = serve(Script::new(), http).await;
-        let (_fleet, server) = keep(web_at(&far));
+        let remote = serve(Script::new(), http).await;
+        let (_fleet, server) = keep(web_at(&remote));
         connected(&server).await;
         assert!(echo(&server).await.is_ok());
         let proven = server.wait_until(SOON, |status| status.attempt == 0).await;
         assert_eq!(proven.expect("it answered").starts, 2, "one for each way");
-        assert_eq!(sent(&far, "server/discover"), 1);
+        assert_eq!(sent(&remote, "server/discover"), 1);
     }
 }
 
@@ -117,8 +117,8 @@ async fn a_server_that_never_answers_the_modern_question_is_spoken_to_in_the_old
     let http = HttpScript::new()
         .without_sessions()
         .on("server/discover", HttpFault::NoHead);
-    let far = serve(Script::new(), http).await;
-    let (_fleet, server) = keep(web_at(&far));
+    let remote = serve(Script::new(), http).await;
+    let (_fleet, server) = keep(web_at(&remote));
     connected(&server).await;
     assert!(echo(&server).await.is_ok());
     assert_eq!((spoken(&server).0, server.status().starts), (Era::Legacy, 1));
@@ -145,27 +145,27 @@ async fn a_server_that_the_modern_question_kills_is_spoken_to_in_the_old_way_onc
 
 #[tokio::test]
 async fn a_server_of_an_unknown_version_is_refused_for_good() {
-    let far = serve(Script::new().version("2099-01-01"), HttpScript::new()).await;
-    let (_fleet, server) = keep(web_at(&far));
+    let remote = serve(Script::new().version("2099-01-01"), HttpScript::new()).await;
+    let (_fleet, server) = keep(web_at(&remote));
     let status = reaches(&server, StateKind::PermanentlyFailed).await;
     let error = status.last_error.expect("it says why").message.clone();
     assert!(
         error.contains("2099-01-01") && error.contains("2025-11-25"),
         "{error}"
     );
-    assert_eq!(sent(&far, "initialize"), 1, "asked once");
+    assert_eq!(sent(&remote, "initialize"), 1, "asked once");
 }
 
 #[tokio::test]
 async fn a_server_is_spoken_to_in_the_era_it_is_pinned_to() {
-    let far = well(Speaks::Both).await;
+    let remote = well(Speaks::Both).await;
     for (era, method) in [(Era::Legacy, "server/discover"), (Era::Modern, "initialize")] {
-        let before = sent(&far, method);
-        let (fleet, server) = keep(web_at(&far).era(era));
+        let before = sent(&remote, method);
+        let (fleet, server) = keep(web_at(&remote).era(era));
         connected(&server).await;
         assert!(echo(&server).await.is_ok());
         assert_eq!(spoken(&server).0, era);
-        assert_eq!(sent(&far, method), before, "never asked in the other way");
+        assert_eq!(sent(&remote, method), before, "never asked in the other way");
         fleet.close(SOON).await;
     }
 }
@@ -173,8 +173,8 @@ async fn a_server_is_spoken_to_in_the_era_it_is_pinned_to() {
 #[tokio::test]
 async fn a_server_that_is_pinned_to_an_era_it_does_not_speak_is_refused_for_good() {
     for (speaks, era) in [(Speaks::Legacy, Era::Modern), (Speaks::Modern, Era::Legacy)] {
-        let far = well(speaks).await;
-        let (_fleet, server) = keep(web_at(&far).era(era));
+        let remote = well(speaks).await;
+        let (_fleet, server) = keep(web_at(&remote).era(era));
         let status = reaches(&server, StateKind::PermanentlyFailed).await;
         let error = status.last_error.expect("it says why").message.clone();
         assert!(
@@ -196,8 +196,8 @@ async fn a_pinned_server_that_is_only_ill_is_not_given_up() {
             HttpFault::ContentType("text/html".to_owned()),
         ] {
             let twice = HttpRule::on(method, fault).occurrence(Occurrence::Until(2));
-            let far = serve(Script::new().speaks(speaks), HttpScript::new().rule(twice)).await;
-            let (_fleet, server) = keep(web_at(&far).era(era));
+            let remote = serve(Script::new().speaks(speaks), HttpScript::new().rule(twice)).await;
+            let (_fleet, server) = keep(web_at(&remote).era(era));
             connected(&server).await;
             assert_eq!(spoken(&server).0, era);
         }
@@ -220,14 +220,14 @@ async fn what_was_learnt_of_a_server_is_remembered_across_starts() {
     ];
     for (speaks, http, discovers, initializes) in stages {
         let store = tempfile::tempdir().unwrap();
-        let far = serve(Script::new().speaks(speaks), http).await;
+        let remote = serve(Script::new().speaks(speaks), http).await;
         for start in 0..2 {
             let builder = mainstay::Fleet::builder().store(store.path());
-            let (fleet, server) = crate::support::keep_with(builder, web("web", &far.url("/either")));
+            let (fleet, server) = crate::support::keep_with(builder, web("web", &remote.url("/either")));
             connected(&server).await;
             assert!(echo(&server).await.is_ok());
-            assert_eq!(sent(&far, "server/discover"), discovers[start], "{speaks:?}");
-            assert_eq!(sent(&far, "initialize"), initializes[start], "{speaks:?}");
+            assert_eq!(sent(&remote, "server/discover"), discovers[start], "{speaks:?}");
+            assert_eq!(sent(&remote, "initialize"), initializes[start], "{speaks:?}");
             fleet.close(SOON).await;
         }
     }
@@ -244,20 +244,20 @@ async fn a_server_that_changes_its_era_or_transport_at_its_address_is_learnt_ane
         (Speaks::Modern, HttpScript::new()),
         (Speaks::Legacy, HttpScript::new()),
     ];
-    let mut far = well(Speaks::Both).await;
-    let port = far.port();
-    let (_fleet, server) = keep(web("web", &far.url("/either")));
+    let mut remote = well(Speaks::Both).await;
+    let port = remote.port();
+    let (_fleet, server) = keep(web("web", &remote.url("/either")));
     let mut generation = connected(&server).await;
     for (speaks, http) in parts {
-        far.stop().await;
+        remote.stop().await;
         reaches(&server, StateKind::Reconnecting).await;
-        far = at(port, Script::new().speaks(speaks), http).await;
+        remote = at(port, Script::new().speaks(speaks), http).await;
         generation = crate::support::beyond(&server, generation).await;
         assert!(echo(&server).await.is_ok());
     }
     // Nothing is left to learn: the last part plays again.
-    let before = sent(&far, "server/discover");
+    let before = sent(&remote, "server/discover");
     server.restart().await.unwrap();
     crate::support::beyond(&server, generation).await;
-    assert_eq!(sent(&far, "server/discover"), before);
+    assert_eq!(sent(&remote, "server/discover"), before);
 }

@@ -20,8 +20,8 @@ async fn what_is_sent_and_what_is_answered_passes_byte_for_byte() {
         stages.push((speaks, HttpScript::new().streams(), "/mcp"));
     }
     for (speaks, http, path) in stages {
-        let far = serve(Script::new().speaks(speaks).fidelity(), http).await;
-        let (fleet, server) = keep(web("web", &far.url(path)));
+        let remote = serve(Script::new().speaks(speaks).fidelity(), http).await;
+        let (fleet, server) = keep(web("web", &remote.url(path)));
         connected(&server).await;
         let params = format!(
             r#"{{"name":"reflect","arguments":{EXACT},"x-new":[1.0],"_meta":{{"example.org/own":{EXACT}}}}}"#

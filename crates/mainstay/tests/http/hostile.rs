@@ -70,7 +70,7 @@ impl Ending {
 
 struct Stage {
     _fleet: Fleet,
-    far: FaultyHttpServer,
+    remote: FaultyHttpServer,
     server: Server,
     _well: FaultyHttpServer,
     bystander: Server,
@@ -78,17 +78,17 @@ struct Stage {
 
 /// A server that answers calls with this fault, beside one that is well.
 async fn stage(speaks: Speaks, fault: HttpFault) -> Stage {
-    let far = serve(
+    let remote = serve(
         Script::new().speaks(speaks),
         HttpScript::new().on("tools/call", fault),
     )
     .await;
     let well = well(speaks).await;
-    let fleet = fleet([web_at(&far), web("bystander", &well.url("/mcp"))]);
+    let fleet = fleet([web_at(&remote), web("bystander", &well.url("/mcp"))]);
     let (server, bystander) = (fleet.server("web").unwrap(), fleet.server("bystander").unwrap());
     Stage {
         _fleet: fleet,
-        far,
+        remote,
         server,
         _well: well,
         bystander,
@@ -114,7 +114,7 @@ async fn meets(speaks: Speaks, fault: HttpFault, expected: &[Ending]) {
     assert!(began.elapsed() < SOON, "{fault:?}: {:?}", began.elapsed());
     assert_eq!(beside.expect("answered").generation.0, undisturbed);
 
-    stage.far.edit_http(|http| http.rules.clear());
+    stage.remote.edit_http(|http| http.rules.clear());
     stage.server.logged_in();
     beyond(&stage.server, 0).await;
     let after = echo(&stage.server).await;
@@ -160,28 +160,28 @@ async fn a_compressed_answer_is_read_and_one_that_cannot_be_is_refused_with_a_re
                 // From the first message on, and the stream of the server's own too.
                 let compress = HttpFault::Compress(compression);
                 let http = http.clone().at(HttpStep::Post, compress.clone());
-                let far = serve(Script::new().speaks(speaks), http.at(HttpStep::Get, compress)).await;
-                let (_fleet, server) = crate::support::keep(web_at(&far));
+                let remote = serve(Script::new().speaks(speaks), http.at(HttpStep::Get, compress)).await;
+                let (_fleet, server) = crate::support::keep(web_at(&remote));
                 connected(&server).await;
                 assert!(echo(&server).await.is_ok(), "{speaks:?}, {compression:?}");
-                let header = far.traffic(|traffic| {
+                let header = remote.traffic(|traffic| {
                     traffic
                         .last_header("tools/call", "accept-encoding")
                         .map(str::to_owned)
                 });
                 assert_eq!(header.as_deref(), Some("identity"));
-                seen(&far, |traffic| traffic.live_streams() > 0).await;
-                let before = sent(&far, "tools/list");
-                far.notify("notifications/tools/list_changed", &json!({}));
-                seen(&far, |traffic| traffic.sent("tools/list") > before).await;
+                seen(&remote, |traffic| traffic.live_streams() > 0).await;
+                let before = sent(&remote, "tools/list");
+                remote.notify("notifications/tools/list_changed", &json!({}));
+                seen(&remote, |traffic| traffic.sent("tools/list") > before).await;
             }
         }
         meets(speaks, HttpFault::Compress(Compression::Brotli), &[NotCarried]).await;
         meets(speaks, HttpFault::CompressedBomb(200 << 20), &[BadAnswer]).await;
     }
     let brotli = HttpScript::new().at(HttpStep::Post, HttpFault::Compress(Compression::Brotli));
-    let far = serve(Script::new(), brotli).await;
-    let (_fleet, server) = crate::support::keep(web_at(&far));
+    let remote = serve(Script::new(), brotli).await;
+    let (_fleet, server) = crate::support::keep(web_at(&remote));
     let failed = server
         .wait_until(SOON, |status| status.last_error.is_some())
         .await;
@@ -199,8 +199,8 @@ async fn a_compressed_answer_is_read_and_one_that_cannot_be_is_refused_with_a_re
 #[tokio::test]
 async fn a_compressed_stream_of_the_oldest_transport_is_read() {
     let compress = HttpFault::Compress(Compression::Gzip);
-    let far = serve(Script::new(), HttpScript::new().at(HttpStep::Sse, compress)).await;
-    let (_fleet, server) = crate::support::keep(web("web", &far.url("/sse")));
+    let remote = serve(Script::new(), HttpScript::new().at(HttpStep::Sse, compress)).await;
+    let (_fleet, server) = crate::support::keep(web("web", &remote.url("/sse")));
     connected(&server).await;
     assert!(echo(&server).await.is_ok());
 }
@@ -261,16 +261,16 @@ async fn a_stream_that_falls_silent_or_breaks_before_its_answer_ends_the_call_in
             (HttpFault::DropAfterEvents(0), Lost),
             (HttpFault::EndAfterEvents(0), NotCarried),
         ] {
-            let far = serve(Script::new().speaks(speaks), HttpScript::new().streams()).await;
-            let (_fleet, server) = crate::support::keep(web_at(&far));
+            let remote = serve(Script::new().speaks(speaks), HttpScript::new().streams()).await;
+            let (_fleet, server) = crate::support::keep(web_at(&remote));
             connected(&server).await;
-            far.edit_http(|http| http.rules.push(HttpRule::on("tools/call", fault.clone())));
+            remote.edit_http(|http| http.rules.push(HttpRule::on("tools/call", fault.clone())));
             let met = server
                 .call("append", &json!({}))
                 .options(expected.options())
                 .await;
             assert_eq!(Ending::of(&met), expected, "{speaks:?}, {fault:?}: {met:?}");
-            far.edit_http(|http| http.rules.clear());
+            remote.edit_http(|http| http.rules.clear());
             assert!(echo(&server).await.is_ok());
         }
     }
@@ -288,7 +288,7 @@ async fn an_answer_past_the_bound_is_given_up_and_nothing_else_is() {
         let met = crate::support::call(&stage.server, "append", json!({})).await;
         assert_eq!(Ending::of(&met), BadAnswer, "{fault:?}: {met:?}");
         assert!(met.unwrap_err().may_have_run(), "it was answered");
-        stage.far.edit_http(|http| http.rules.clear());
+        stage.remote.edit_http(|http| http.rules.clear());
         assert_eq!(echo(&stage.server).await.unwrap().generation.0, generation);
         assert!(echo(&stage.bystander).await.is_ok());
     }
@@ -296,15 +296,15 @@ async fn an_answer_past_the_bound_is_given_up_and_nothing_else_is() {
 
 #[tokio::test]
 async fn answers_that_the_server_gives_to_the_wrong_session_reach_nobody() {
-    let far = serve(Script::new(), HttpScript::new()).await;
-    let url = far.url("/mcp");
+    let remote = serve(Script::new(), HttpScript::new()).await;
+    let url = remote.url("/mcp");
     let fleet = fleet([web("one", &url), web("two", &url)]);
     let (one, two) = (fleet.server("one").unwrap(), fleet.server("two").unwrap());
     connected(&one).await;
     connected(&two).await;
     // Their requests have different numbers from here on.
     assert!(echo(&two).await.is_ok());
-    far.edit_http(|http| {
+    remote.edit_http(|http| {
         http.rules
             .push(HttpRule::on("tools/call", HttpFault::SwapAnswers));
     });
@@ -319,8 +319,8 @@ async fn answers_that_the_server_gives_to_the_wrong_session_reach_nobody() {
         (NotCarried, NotCarried),
         "{first:?}, {second:?}"
     );
-    far.edit_http(|http| http.rules.clear());
-    seen(&far, |traffic| traffic.noted("call append") == 2).await;
+    remote.edit_http(|http| http.rules.clear());
+    seen(&remote, |traffic| traffic.noted("call append") == 2).await;
     assert!(echo(&one).await.unwrap().result.as_str().contains(r#""key":"k""#));
     assert!(echo(&two).await.is_ok());
 }

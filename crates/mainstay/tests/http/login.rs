@@ -46,21 +46,17 @@ fn assert_names_the_login(challenge: &Challenge) {
     assert_eq!(challenge.scopes, ["files:read", "files:write"]);
 }
 
-/// Who waits for a login is called in vain, and not for long.
-async fn assert_calls_fail_at_once(server: &Server, far: &FaultyHttpServer) {
-    let before = far.traffic(|traffic| traffic.requests("POST"));
+/// A call to a server that waits for a login fails, and at once.
+async fn assert_calls_fail_at_once(server: &Server, remote: &FaultyHttpServer) {
+    let before = remote.traffic(|traffic| traffic.requests("POST"));
     let error = echo(server).await.expect_err("not logged in");
-    let CallError {
-        kind: CallErrorKind::NotConnected(now),
-        ..
-    } = &error
-    else {
+    let CallErrorKind::NotConnected(now) = &error.kind else {
         panic!("{error:?}")
     };
     assert_eq!(now.reason, Some(Reason::AuthRequired));
     challenge(now.last_error.as_ref());
     assert_eq!(error.outcome(), Outcome::NotSent);
-    assert_eq!(far.traffic(|traffic| traffic.requests("POST")), before);
+    assert_eq!(remote.traffic(|traffic| traffic.requests("POST")), before);
 }
 
 #[tokio::test]
@@ -81,17 +77,13 @@ async fn a_login_that_is_asked_for_at_any_request_is_waited_for_and_told_of() {
                 continue;
             }
             let rule = HttpRule::on(method, unauthorized()).occurrence(occurrence);
-            let far = serve(Script::new().speaks(speaks), HttpScript::new().rule(rule)).await;
-            let (fleet, server) = keep(web_at(&far).policy(probing(300, 5000, 2)));
+            let remote = serve(Script::new().speaks(speaks), HttpScript::new().rule(rule)).await;
+            let (fleet, server) = keep(web_at(&remote).policy(probing(300, 5000, 2)));
             let mut events = fleet.events();
             if method == "tools/call" {
                 connected(&server).await;
                 let error = echo(&server).await.expect_err("not let in");
-                let CallError {
-                    kind: CallErrorKind::AuthRequired { challenge, .. },
-                    ..
-                } = &error
-                else {
+                let CallErrorKind::AuthRequired { challenge, .. } = &error.kind else {
                     panic!("{error:?}")
                 };
                 assert_names_the_login(challenge);
@@ -102,9 +94,9 @@ async fn a_login_that_is_asked_for_at_any_request_is_waited_for_and_told_of() {
             let event = next_event(&mut events, |event| event.cause == Cause::LoginRequired).await;
             assert_eq!((event.to, event.attempt), (StateKind::Disconnected, 0));
             assert_names_the_login(challenge(event.error.as_ref()));
-            assert_calls_fail_at_once(&server, &far).await;
+            assert_calls_fail_at_once(&server, &remote).await;
 
-            far.edit_http(|http| http.rules.clear());
+            remote.edit_http(|http| http.rules.clear());
             server.logged_in();
             connected(&server).await;
             assert!(echo(&server).await.is_ok(), "{speaks:?}, {method}");
@@ -116,9 +108,9 @@ async fn a_login_that_is_asked_for_at_any_request_is_waited_for_and_told_of() {
 async fn another_token_brings_a_server_back_that_refused_the_old_one() {
     for speaks in ERAS {
         let http = HttpScript::new().bearer("good");
-        let far = serve(Script::new().speaks(speaks), http).await;
+        let remote = serve(Script::new().speaks(speaks), http).await;
         let token = Arc::new(BearerToken::new("expired"));
-        let (_fleet, server) = keep(web_at(&far).credentials(token.clone()));
+        let (_fleet, server) = keep(web_at(&remote).credentials(token.clone()));
         asks_for_login(&server).await;
         token.set("wrong");
         let again = server.wait_until(SOON, |status| {
@@ -130,7 +122,7 @@ async fn another_token_brings_a_server_back_that_refused_the_old_one() {
         assert!(echo(&server).await.is_ok());
 
         // It expires again, and is renewed before anybody is refused.
-        far.edit_http(|http| http.bearer = Some("better".to_owned()));
+        remote.edit_http(|http| http.bearer = Some("better".to_owned()));
         token.set("better");
         assert_eq!(echo(&server).await.unwrap().generation.0, generation);
     }
@@ -140,11 +132,11 @@ async fn another_token_brings_a_server_back_that_refused_the_old_one() {
 async fn another_configuration_brings_a_server_back_that_refused_the_old_one() {
     for speaks in ERAS {
         let http = HttpScript::new().bearer("good");
-        let far = serve(Script::new().speaks(speaks), http).await;
-        let refused = || web_at(&far).bearer_token("expired");
+        let remote = serve(Script::new().speaks(speaks), http).await;
+        let refused = || web_at(&remote).bearer_token("expired");
         let good = [
-            web_at(&far).header("Authorization", "Bearer good"),
-            web_at(&far).bearer_token("good"),
+            web_at(&remote).header("Authorization", "Bearer good"),
+            web_at(&remote).bearer_token("good"),
             refused().credentials(Arc::new(BearerToken::new("good"))),
         ];
         for config in good {
@@ -200,8 +192,8 @@ impl Credentials for Faulty {
 
 #[tokio::test]
 async fn a_credential_whose_watch_panics_is_reported_and_a_login_still_brings_the_server_back() {
-    let far = serve(Script::new(), HttpScript::new().bearer("good")).await;
-    let (_fleet, server) = keep(web_at(&far).credentials(Arc::new(Faulty)));
+    let remote = serve(Script::new(), HttpScript::new().bearer("good")).await;
+    let (_fleet, server) = keep(web_at(&remote).credentials(Arc::new(Faulty)));
     asks_for_login(&server).await;
     let said = |status: &Status| {
         let error = status.last_error.as_ref();
@@ -209,7 +201,7 @@ async fn a_credential_whose_watch_panics_is_reported_and_a_login_still_brings_th
     };
     let status = server.wait_until(SOON, said).await.expect("reported");
     challenge(status.last_error.as_ref());
-    far.edit_http(|http| http.bearer = Some("expired".to_owned()));
+    remote.edit_http(|http| http.bearer = Some("expired".to_owned()));
     server.logged_in();
     connected(&server).await;
 }
@@ -217,11 +209,11 @@ async fn a_credential_whose_watch_panics_is_reported_and_a_login_still_brings_th
 #[tokio::test]
 async fn another_credential_that_comes_while_a_dial_is_under_way_is_used_when_the_dial_is_refused() {
     for speaks in ERAS {
-        let far = serve(Script::new().speaks(speaks), HttpScript::new().bearer("good")).await;
+        let remote = serve(Script::new().speaks(speaks), HttpScript::new().bearer("good")).await;
         let refused = Arc::new(Refused::default());
-        let (fleet, server) = keep(web_at(&far).credentials(refused.clone()));
+        let (fleet, server) = keep(web_at(&remote).credentials(refused.clone()));
         refused.asked.notified().await;
-        let good = web_at(&far).credentials(Arc::new(Fixed("Bearer good")));
+        let good = web_at(&remote).credentials(Arc::new(Fixed("Bearer good")));
         fleet.apply([good.build().unwrap()]).await;
         refused.given.notify_one();
         connected(&server).await;
@@ -233,23 +225,19 @@ async fn another_credential_that_comes_while_a_dial_is_under_way_is_used_when_th
 async fn a_call_that_may_not_do_so_much_is_its_own_failure() {
     for speaks in ERAS {
         let rule = HttpRule::on("tools/call", HttpFault::insufficient_scope("admin")).named("append");
-        let far = serve(Script::new().speaks(speaks), HttpScript::new().rule(rule)).await;
-        let (_fleet, server) = keep(web_at(&far));
+        let remote = serve(Script::new().speaks(speaks), HttpScript::new().rule(rule)).await;
+        let (_fleet, server) = keep(web_at(&remote));
         let generation = connected(&server).await;
         for _ in 0..5 {
             let error = server.call("append", &json!({})).await;
             let error = error.expect_err("not allowed");
-            let CallError {
-                kind: CallErrorKind::AuthRequired { challenge, .. },
-                ..
-            } = &error
-            else {
+            let CallErrorKind::AuthRequired { challenge, .. } = &error.kind else {
                 panic!("{error:?}")
             };
             assert_eq!(challenge.scopes, ["admin"]);
             assert_eq!(challenge.error.as_deref(), Some("insufficient_scope"));
         }
-        assert_eq!(sent(&far, "tools/call"), 5);
+        assert_eq!(sent(&remote, "tools/call"), 5);
         assert_eq!(echo(&server).await.unwrap().generation.0, generation);
         assert_eq!(server.status().state, StateKind::Connected);
     }
@@ -259,8 +247,8 @@ async fn a_call_that_may_not_do_so_much_is_its_own_failure() {
 async fn a_dial_that_is_forbidden_waits_for_a_login() {
     for method in ["server/discover", "tools/list"] {
         let http = HttpScript::new().on(method, HttpFault::insufficient_scope("mcp"));
-        let far = serve(Script::new().speaks(Speaks::Modern), http).await;
-        let (_fleet, server) = keep(web_at(&far));
+        let remote = serve(Script::new().speaks(Speaks::Modern), http).await;
+        let (_fleet, server) = keep(web_at(&remote));
         let status = asks_for_login(&server).await;
         assert_eq!(challenge(status.last_error.as_ref()).scopes, ["mcp"]);
     }
@@ -268,12 +256,12 @@ async fn a_dial_that_is_forbidden_waits_for_a_login() {
 
 #[tokio::test]
 async fn an_expired_token_keeps_the_tools_in_sight() {
-    let far = serve(Script::new(), HttpScript::new().bearer("good")).await;
+    let remote = serve(Script::new(), HttpScript::new().bearer("good")).await;
     let token = Arc::new(BearerToken::new("good"));
-    let (fleet, server): (Fleet, Server) = keep(web_at(&far).credentials(token.clone()));
+    let (fleet, server): (Fleet, Server) = keep(web_at(&remote).credentials(token.clone()));
     let first = connected(&server).await;
     let tools = fleet.catalog().tools().len();
-    far.edit_http(|http| http.bearer = Some("better".to_owned()));
+    remote.edit_http(|http| http.bearer = Some("better".to_owned()));
     assert!(matches!(
         echo(&server).await,
         Err(CallError {
@@ -295,15 +283,15 @@ async fn a_stream_that_is_refused_while_a_token_is_renewed_is_asked_for_again() 
     let ends = HttpRule::new(HttpStep::Get, HttpFault::EndAfterEvents(1)).occurrence(Occurrence::Nth(1));
     let refused = HttpRule::new(HttpStep::Get, unauthorized()).occurrence(Occurrence::Nth(2));
     let http = HttpScript::new().without_event_ids().rule(ends).rule(refused);
-    let far = serve(Script::new(), http).await;
-    let (_fleet, server) = keep(web_at(&far));
+    let remote = serve(Script::new(), http).await;
+    let (_fleet, server) = keep(web_at(&remote));
     let generation = connected(&server).await;
-    seen(&far, |traffic| traffic.live_streams() == 1).await;
-    far.notify(
+    seen(&remote, |traffic| traffic.live_streams() == 1).await;
+    remote.notify(
         "notifications/message",
         &json!({ "level": "info", "data": "the last" }),
     );
-    seen(&far, |traffic| {
+    seen(&remote, |traffic| {
         traffic.requests("GET") == 3 && traffic.live_streams() == 1
     })
     .await;
@@ -325,11 +313,11 @@ impl Credentials for PersonalLogin {
 
 #[tokio::test]
 async fn what_a_server_showed_to_one_person_is_dropped_when_another_logs_in() {
-    let far = serve(Script::new(), HttpScript::new()).await;
+    let remote = serve(Script::new(), HttpScript::new()).await;
     let login = Arc::new(PersonalLogin(Mutex::new("one")));
-    let (fleet, server) = keep(web_at(&far).credentials(login.clone()));
+    let (fleet, server) = keep(web_at(&remote).credentials(login.clone()));
     connected(&server).await;
-    far.edit_http(|http| {
+    remote.edit_http(|http| {
         let methods = ["server/discover", "initialize", "tools/call"];
         http.rules = methods.map(|method| HttpRule::on(method, unauthorized())).into();
     });

@@ -35,8 +35,8 @@ async fn a_killed_process_is_missed_by_its_stream_alone_and_found_again_on_its_p
 async fn a_call_whose_server_dies_before_it_answers_fails_at_once_and_may_have_run() {
     for speaks in ERAS {
         for http in [HttpScript::new(), HttpScript::new().streams()] {
-            let mut far = serve(Script::new().speaks(speaks), http).await;
-            let (_fleet, server) = keep(web_at(&far));
+            let mut remote = serve(Script::new().speaks(speaks), http).await;
+            let (_fleet, server) = keep(web_at(&remote));
             connected(&server).await;
             let asked = Instant::now();
             let error = call(&server, "commit_then_die", json!({ "key": "k" })).await;
@@ -44,9 +44,9 @@ async fn a_call_whose_server_dies_before_it_answers_fails_at_once_and_may_have_r
             assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
             assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
 
-            far.restart().await.unwrap();
+            remote.restart().await.unwrap();
             assert!(echo(&server).await.is_ok());
-            let committed = far.traffic(|traffic| traffic.noted("call commit_then_die k"));
+            let committed = remote.traffic(|traffic| traffic.noted("call commit_then_die k"));
             assert_eq!(committed, 1, "made once");
         }
     }
@@ -55,21 +55,21 @@ async fn a_call_whose_server_dies_before_it_answers_fails_at_once_and_may_have_r
 #[tokio::test]
 async fn the_tools_of_a_server_that_is_down_stay_and_are_marked_stale() {
     for speaks in ERAS {
-        let mut far = serve(Script::new().speaks(speaks), HttpScript::new()).await;
-        let (fleet, server) = keep(web_at(&far));
+        let mut remote = serve(Script::new().speaks(speaks), HttpScript::new()).await;
+        let (fleet, server) = keep(web_at(&remote));
         let first = connected(&server).await;
         let listed = fleet.catalog().tools().len();
         assert!(listed > 0);
         assert_eq!(fleet.catalog().freshness("web").unwrap().stale_since, None);
 
-        far.stop().await;
+        remote.stop().await;
         let down = server.wait_until(crate::support::SOON, |status| status.stale_since.is_some());
         down.await.expect("marked stale");
         let catalog = fleet.catalog();
         assert_eq!(catalog.tools().len(), listed);
         assert!(catalog.freshness("web").unwrap().stale_since.is_some());
 
-        far.restart().await.unwrap();
+        remote.restart().await.unwrap();
         beyond(&server, first).await;
         assert_eq!(fleet.catalog().tools().len(), listed);
         assert_eq!(fleet.catalog().freshness("web").unwrap().stale_since, None);
@@ -80,16 +80,16 @@ async fn the_tools_of_a_server_that_is_down_stay_and_are_marked_stale() {
 async fn a_listing_that_fails_leaves_the_last_good_one_and_is_tried_again() {
     use mainstay_testkit::http::{HttpFault, HttpRule};
     for speaks in ERAS {
-        let far = serve(Script::new().speaks(speaks).tool("old"), HttpScript::new()).await;
-        let (fleet, server) = keep(web_at(&far));
+        let remote = serve(Script::new().speaks(speaks).tool("old"), HttpScript::new()).await;
+        let (fleet, server) = keep(web_at(&remote));
         let first = connected(&server).await;
-        seen(&far, |traffic| traffic.live_streams() > 0).await;
+        seen(&remote, |traffic| traffic.live_streams() > 0).await;
 
-        far.edit(|script| script.tools[0] = json!({ "name": "new", "inputSchema": { "type": "object" } }));
+        remote.edit(|script| script.tools[0] = json!({ "name": "new", "inputSchema": { "type": "object" } }));
         let twice = mainstay_testkit::Occurrence::Until(2);
         let failing = HttpRule::on("tools/list", HttpFault::status(500)).occurrence(twice);
-        far.edit_http(|http| http.rules.push(failing));
-        far.notify("notifications/tools/list_changed", &json!({}));
+        remote.edit_http(|http| http.rules.push(failing));
+        remote.notify("notifications/tools/list_changed", &json!({}));
         let stale = server.wait_until(crate::support::SOON, |status| status.stale_since.is_some());
         stale.await.expect("marked stale");
         assert!(fleet.catalog().tool("web__old").is_some(), "it stays");
@@ -111,14 +111,14 @@ async fn a_read_only_call_whose_answer_breaks_is_made_again_where_the_server_liv
             (HttpScript::new(), HttpFault::DropAfter(20)),
             (HttpScript::new().streams(), HttpFault::DropAfterEvents(0)),
         ] {
-            let far = serve(Script::new().speaks(speaks), http).await;
-            let (_fleet, server) = keep(web_at(&far));
+            let remote = serve(Script::new().speaks(speaks), http).await;
+            let (_fleet, server) = keep(web_at(&remote));
             let first = connected(&server).await;
             let once = HttpRule::on("tools/call", fault).occurrence(mainstay_testkit::Occurrence::Until(1));
-            far.edit_http(|http| http.rules.push(once));
+            remote.edit_http(|http| http.rules.push(once));
             let reply = echo(&server).await.expect("answered the second time");
             assert_eq!(reply.generation.0, first, "the connection was none the worse");
-            assert_eq!(far.traffic(|traffic| traffic.sent("tools/call")), 2);
+            assert_eq!(remote.traffic(|traffic| traffic.sent("tools/call")), 2);
         }
     }
 }
@@ -129,17 +129,17 @@ async fn a_read_only_call_whose_server_dies_in_its_answer_is_answered_by_the_nex
         for streams in [false, true] {
             let http = HttpScript::new();
             let http = if streams { http.streams() } else { http };
-            let mut far = serve(Script::new().speaks(speaks), http).await;
-            let (_fleet, server) = keep(web_at(&far));
+            let mut remote = serve(Script::new().speaks(speaks), http).await;
+            let (_fleet, server) = keep(web_at(&remote));
             connected(&server).await;
             let pending = tokio::spawn({
                 let server = server.clone();
                 async move { call(&server, "sleep_ms", json!({ "ms": 1_000 })).await }
             });
-            seen(&far, |traffic| traffic.sent("tools/call") == 1).await;
-            far.restart().await.unwrap();
+            seen(&remote, |traffic| traffic.sent("tools/call") == 1).await;
+            remote.restart().await.unwrap();
             pending.await.unwrap().expect("answered the second time");
-            let made = far.traffic(|traffic| traffic.count("tools/call"));
+            let made = remote.traffic(|traffic| traffic.count("tools/call"));
             assert_eq!(made, 2, "{speaks:?}, refusals not counted");
         }
     }

@@ -18,6 +18,6 @@ mod returning;
 mod sessions;
 mod sse;
 mod starting;
+mod subscriptions;
 mod throttling;
 mod timing;
-mod wishes;

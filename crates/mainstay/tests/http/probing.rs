@@ -68,10 +68,10 @@ async fn a_server_that_refuses_the_probe_is_alive() {
             (Script::new(), HttpScript::new().rule(rule))
         }));
         for (script, http) in scripts {
-            let far = serve(script.speaks(speaks), http).await;
-            let (_fleet, server) = keep(web_at(&far).policy(probing(20, 5000, 1)));
+            let remote = serve(script.speaks(speaks), http).await;
+            let (_fleet, server) = keep(web_at(&remote).policy(probing(20, 5000, 1)));
             let generation = connected(&server).await;
-            seen(&far, |traffic| traffic.sent(probe) >= 5).await;
+            seen(&remote, |traffic| traffic.sent(probe) >= 5).await;
             assert_eq!(connected(&server).await, generation);
             assert_eq!(server.status().starts, 1);
         }
@@ -81,16 +81,16 @@ async fn a_server_that_refuses_the_probe_is_alive() {
 #[tokio::test]
 async fn a_busy_server_is_left_alone() {
     for speaks in ERAS {
-        let deaf = HttpRule::on(probe_of(speaks), HttpFault::NoHead).occurrence(match speaks {
+        let unresponsive = HttpRule::on(probe_of(speaks), HttpFault::NoHead).occurrence(match speaks {
             Speaks::Legacy => Occurrence::Always,
             Speaks::Modern | Speaks::Both => Occurrence::From(2),
         });
-        let far = serve(Script::new().speaks(speaks), HttpScript::new().rule(deaf)).await;
-        let (_fleet, server) = keep(web_at(&far).policy(probing(500, 100, 1)));
+        let remote = serve(Script::new().speaks(speaks), HttpScript::new().rule(unresponsive)).await;
+        let (_fleet, server) = keep(web_at(&remote).policy(probing(500, 100, 1)));
         let generation = connected(&server).await;
-        let before = sent(&far, probe_of(speaks));
+        let before = sent(&remote, probe_of(speaks));
         let reply = server.call("sleep_ms", &json!({ "ms": 2000 })).await;
-        assert_eq!(sent(&far, probe_of(speaks)), before, "not probed meanwhile");
+        assert_eq!(sent(&remote, probe_of(speaks)), before, "not probed meanwhile");
         assert_eq!(reply.expect("answered").generation.0, generation);
     }
 }
@@ -98,8 +98,8 @@ async fn a_busy_server_is_left_alone() {
 #[tokio::test]
 async fn a_call_that_breaks_makes_its_server_be_looked_after_at_once() {
     for speaks in ERAS {
-        let far = well(speaks).await;
-        let proxy = Proxy::start(far.port()).await.unwrap();
+        let remote = well(speaks).await;
+        let proxy = Proxy::start(remote.port()).await.unwrap();
         // Nobody would look for ten minutes.
         let (fleet, server) = keep(web("web", &proxy.url("/mcp")).policy(probing(600_000, 200, 2)));
         let first = connected(&server).await;
@@ -119,15 +119,15 @@ async fn a_call_that_breaks_makes_its_server_be_looked_after_at_once() {
 async fn probes_that_are_never_answered_leave_no_connection_behind() {
     for speaks in ERAS {
         let probe = probe_of(speaks);
-        let deaf = HttpRule::on(probe, HttpFault::NoHead).occurrence(match speaks {
+        let unresponsive = HttpRule::on(probe, HttpFault::NoHead).occurrence(match speaks {
             Speaks::Legacy => Occurrence::Always,
             Speaks::Modern | Speaks::Both => Occurrence::From(2),
         });
-        let far = serve(Script::new().speaks(speaks), HttpScript::new().rule(deaf)).await;
-        let (_fleet, server) = keep(web_at(&far).policy(probing(10, 20, 1000)));
+        let remote = serve(Script::new().speaks(speaks), HttpScript::new().rule(unresponsive)).await;
+        let (_fleet, server) = keep(web_at(&remote).policy(probing(10, 20, 1000)));
         connected(&server).await;
-        seen(&far, |traffic| traffic.sent(probe) >= 20).await;
-        let open = far.traffic(Traffic::open_connections);
+        seen(&remote, |traffic| traffic.sent(probe) >= 20).await;
+        let open = remote.traffic(Traffic::open_connections);
         assert!(open <= 8, "{open} connections");
     }
 }
@@ -137,8 +137,8 @@ async fn a_server_that_freezes_before_its_first_listing_is_replaced_after_its_mi
     let frozen = HttpScript::new()
         .on("tools/list", HttpFault::NoHead)
         .on("ping", HttpFault::NoHead);
-    let far = serve(Script::new().speaks(Speaks::Legacy), frozen).await;
-    let (fleet, server) = keep(web_at(&far).policy(probing(100, 100, 2)));
+    let remote = serve(Script::new().speaks(Speaks::Legacy), frozen).await;
+    let (fleet, server) = keep(web_at(&remote).policy(probing(100, 100, 2)));
     let mut events = fleet.events();
     let lost = next_event(&mut events, |event| event.from == StateKind::Connecting).await;
     assert_eq!(
@@ -147,6 +147,6 @@ async fn a_server_that_freezes_before_its_first_listing_is_replaced_after_its_mi
     );
     let error = lost.error.expect("it says why");
     assert_eq!(error.message, "2 probes in a row were not answered");
-    far.edit_http(|http| http.rules.clear());
+    remote.edit_http(|http| http.rules.clear());
     connected(&server).await;
 }

@@ -10,8 +10,8 @@ use crate::support::{ERAS, SOON, beyond, connected, echo, keep, sent, web_at, we
 #[tokio::test]
 async fn a_call_that_runs_when_a_token_is_rotated_holds_no_new_call_up() {
     for speaks in ERAS {
-        let far = well(speaks).await;
-        let (fleet, server) = keep(web_at(&far).bearer_token("one"));
+        let remote = well(speaks).await;
+        let (fleet, server) = keep(web_at(&remote).bearer_token("one"));
         let old = connected(&server).await;
         let caller = server.clone();
         let running = tokio::spawn(async move {
@@ -19,9 +19,12 @@ async fn a_call_that_runs_when_a_token_is_rotated_holds_no_new_call_up() {
             let ms = json!({ "ms": 8_000 });
             caller.call("slow_then_answer", &ms).options(options).await
         });
-        assert!(far.wait_for("tools/call", 1, SOON).await);
+        assert!(remote.wait_for("tools/call", 1, SOON).await);
 
-        let rotated = web_at(&far).bearer_token("two").build().expect("a valid server");
+        let rotated = web_at(&remote)
+            .bearer_token("two")
+            .build()
+            .expect("a valid server");
         fleet.apply([rotated]).await;
         let reply = echo(&server).await.expect("answered by the new connection");
         assert!(reply.generation.0 > old, "{speaks:?}");
@@ -34,8 +37,8 @@ async fn a_call_that_runs_when_a_token_is_rotated_holds_no_new_call_up() {
 
 #[tokio::test]
 async fn a_second_replacement_cuts_the_calls_that_outlived_the_first() {
-    let far = well(mainstay_testkit::Speaks::Legacy).await;
-    let (fleet, server) = keep(web_at(&far).bearer_token("one"));
+    let remote = well(mainstay_testkit::Speaks::Legacy).await;
+    let (fleet, server) = keep(web_at(&remote).bearer_token("one"));
     let mut generation = connected(&server).await;
     let caller = server.clone();
     let running = tokio::spawn(async move {
@@ -45,15 +48,18 @@ async fn a_second_replacement_cuts_the_calls_that_outlived_the_first() {
             .options(options)
             .await
     });
-    assert!(far.wait_for("tools/call", 1, SOON).await);
+    assert!(remote.wait_for("tools/call", 1, SOON).await);
     for token in ["two", "three"] {
         assert!(!running.is_finished());
-        let rotated = web_at(&far).bearer_token(token).build().expect("a valid server");
+        let rotated = web_at(&remote)
+            .bearer_token(token)
+            .build()
+            .expect("a valid server");
         fleet.apply([rotated]).await;
         generation = beyond(&server, generation).await;
     }
     let cut = tokio::time::timeout(Duration::from_secs(20), running).await;
     let cut = cut.expect("long before its drain is over").expect("no panic");
     assert!(cut.expect_err("it was cut").may_have_run());
-    assert_eq!(sent(&far, "tools/call"), 1);
+    assert_eq!(sent(&remote, "tools/call"), 1);
 }

@@ -29,11 +29,11 @@ fn slow() -> Policy {
 #[tokio::test]
 async fn a_call_that_waits_for_a_server_is_answered_when_its_port_listens_again() {
     for speaks in ERAS {
-        let mut far = well(speaks).await;
-        let (_fleet, server) = keep(web_at(&far).policy(slow()));
+        let mut remote = well(speaks).await;
+        let (_fleet, server) = keep(web_at(&remote).policy(slow()));
         let first = connected(&server).await;
         echo(&server).await.expect("answered");
-        far.stop().await;
+        remote.stop().await;
         let refused = server.wait_until(SOON, |status| status.attempt == 1 && status.next_retry.is_some());
         refused.await.expect("the connection was refused");
         let waiting = tokio::spawn({
@@ -41,10 +41,10 @@ async fn a_call_that_waits_for_a_server_is_answered_when_its_port_listens_again(
             async move { echo(&server).await }
         });
 
-        far.restart().await.unwrap();
+        remote.restart().await.unwrap();
         let reply = waiting.await.unwrap().expect("answered");
         assert!(reply.generation.0 > first);
-        assert_eq!(server.status().starts, 3, "knocks are no starts");
+        assert_eq!(server.status().starts, 3, "probes of the port are no starts");
     }
 }
 
@@ -59,14 +59,15 @@ async fn a_server_of_the_oldest_kind_is_found_again_too() {
     let refused = server.wait_until(SOON, |status| status.attempt == 1);
     refused.await.expect("the connection was refused");
     let script = Script::new().speaks(Speaks::Legacy);
-    let far = FaultyHttpServer::start_on(port.number(), script, HttpScript::new().serves(Serves::Sse)).await;
-    let _far = far.expect("the port is ours");
+    let remote =
+        FaultyHttpServer::start_on(port.number(), script, HttpScript::new().serves(Serves::Sse)).await;
+    let _remote = remote.expect("the port is ours");
     connected(&server).await;
 }
 
 #[tokio::test]
 async fn a_socket_that_appears_is_found_where_it_was_looked_for() {
-    let far = well(Speaks::Modern).await;
+    let remote = well(Speaks::Modern).await;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
     let config = web("web", "http://127.0.0.1:1/mcp").unix_socket(&path);
@@ -75,7 +76,7 @@ async fn a_socket_that_appears_is_found_where_it_was_looked_for() {
     refused.await.expect("the connection was refused");
 
     let listener = UnixListener::bind(&path).unwrap();
-    let port = far.port();
+    let port = remote.port();
     tokio::spawn(async move {
         while let Ok((mut near, _)) = listener.accept().await {
             tokio::spawn(async move {
@@ -89,21 +90,21 @@ async fn a_socket_that_appears_is_found_where_it_was_looked_for() {
 
 #[tokio::test]
 async fn a_server_whose_budget_is_spent_comes_back_before_the_next_slow_probe() {
-    let mut far = well(Speaks::Modern).await;
+    let mut remote = well(Speaks::Modern).await;
     let policy = Policy {
         budget: NonZeroU32::MIN,
         when_spent: WhenSpent::ProbeEvery(AN_AGE),
         ..slow()
     };
-    let (fleet, server) = keep(web_at(&far).policy(policy));
+    let (fleet, server) = keep(web_at(&remote).policy(policy));
     let first = connected(&server).await;
     echo(&server).await.expect("answered");
     let mut events = fleet.events();
-    far.stop().await;
+    remote.stop().await;
     let spent = reaches(&server, StateKind::Disconnected).await;
     assert_eq!(spent.reason, Some(Reason::BudgetSpent));
 
-    far.restart().await.unwrap();
+    remote.restart().await.unwrap();
     let returned = next_event(&mut events, |event| event.from == StateKind::Disconnected).await;
     assert_eq!(
         (returned.to, returned.cause),

@@ -21,14 +21,14 @@ async fn many_calls_that_meet_an_expired_session_share_one_new_one_and_succeed()
     ];
     for http in said {
         // No stream would tell of the loss: it is the calls that meet it.
-        let far = serve(Script::new(), http.without_standalone_stream()).await;
-        let (fleet, server) = keep(web_at(&far));
+        let remote = serve(Script::new(), http.without_standalone_stream()).await;
+        let (fleet, server) = keep(web_at(&remote));
         let first = connected(&server).await;
         assert!(echo(&server).await.is_ok());
         let mut events = fleet.events();
-        let before = sent(&far, "tools/call");
+        let before = sent(&remote, "tools/call");
 
-        far.forget_sessions();
+        remote.forget_sessions();
         let mut calls = JoinSet::new();
         for n in 0..CALLS {
             let server = server.clone();
@@ -44,11 +44,11 @@ async fn many_calls_that_meet_an_expired_session_share_one_new_one_and_succeed()
         };
         assert!(second > first);
         assert!(
-            sent(&far, "tools/call") > before + CALLS,
+            sent(&remote, "tools/call") > before + CALLS,
             "some met the lost session"
         );
-        assert_eq!(sent(&far, "initialize"), 2, "one new session");
-        assert_eq!(far.traffic(|traffic| traffic.noted("call append")), CALLS);
+        assert_eq!(sent(&remote, "initialize"), 2, "one new session");
+        assert_eq!(remote.traffic(|traffic| traffic.noted("call append")), CALLS);
         let lost = next_event(&mut events, |event| event.from == StateKind::Connected).await;
         assert_eq!(lost.cause, Cause::Lost);
         assert_eq!((server.status().attempt, server.status().starts), (0, 2));
@@ -64,8 +64,8 @@ async fn a_session_that_is_lost_twice_in_one_call_is_that_calls_failure() {
             .without_standalone_stream()
             .on("tools/call", HttpFault::ForgetSession),
     ] {
-        let far = serve(Script::new(), http).await;
-        let (_fleet, server) = keep(web_at(&far));
+        let remote = serve(Script::new(), http).await;
+        let (_fleet, server) = keep(web_at(&remote));
         let first = connected(&server).await;
         let error = echo(&server).await.expect_err("both times");
         let CallError {
@@ -79,8 +79,8 @@ async fn a_session_that_is_lost_twice_in_one_call_is_that_calls_failure() {
         let generation = generation.expect("it had one");
         assert!(generation.0 > first, "met by a new session");
         assert_eq!(error.outcome(), Outcome::Refused);
-        assert_eq!(sent(&far, "tools/call"), 2);
-        far.edit_http(|http| http.rules.clear());
+        assert_eq!(sent(&remote, "tools/call"), 2);
+        remote.edit_http(|http| http.rules.clear());
         beyond(&server, generation.0).await;
         assert!(echo(&server).await.is_ok());
     }
@@ -92,14 +92,14 @@ async fn a_call_that_is_refused_with_400_is_sent_once_and_harms_no_call_beside_i
         let bad = HttpRule::on("tools/call", refusal).named("put");
         // It is still under way when the other is refused, and is answered after that.
         let slow = HttpRule::on("tools/call", HttpFault::Delay { ms: 300 }).named("append");
-        let far = serve(Script::new(), HttpScript::new().rule(bad).rule(slow)).await;
-        let (_fleet, server) = keep(web_at(&far));
+        let remote = serve(Script::new(), HttpScript::new().rule(bad).rule(slow)).await;
+        let (_fleet, server) = keep(web_at(&remote));
         let first = connected(&server).await;
         let innocent = tokio::spawn({
             let server = server.clone();
             async move { call(&server, "append", json!({ "key": "innocent" })).await }
         });
-        seen(&far, |traffic| traffic.noted("call append innocent") == 1).await;
+        seen(&remote, |traffic| traffic.noted("call append innocent") == 1).await;
         let error = call(&server, "put", json!({})).await.expect_err("it is bad");
         assert!(
             matches!(
@@ -110,8 +110,8 @@ async fn a_call_that_is_refused_with_400_is_sent_once_and_harms_no_call_beside_i
         );
         let reply = innocent.await.unwrap().expect("nothing is wrong with it");
         assert_eq!(reply.generation.0, first);
-        assert_eq!(sent(&far, "tools/call"), 2, "each of them once");
-        assert_eq!((sent(&far, "ping"), sent(&far, "initialize")), (1, 1));
+        assert_eq!(sent(&remote, "tools/call"), 2, "each of them once");
+        assert_eq!((sent(&remote, "ping"), sent(&remote, "initialize")), (1, 1));
         assert_eq!(server.status().starts, 1);
     }
 }
@@ -123,27 +123,27 @@ async fn a_stream_that_is_asked_for_too_early_is_asked_for_again_and_changes_are
         .rule(get(HttpFault::EndAfterEvents(0), 1))
         .rule(get(HttpFault::status(409), 2))
         .rule(get(HttpFault::status(409), 3));
-    let far = serve(Script::new(), http).await;
-    let (_fleet, server) = keep(web_at(&far));
+    let remote = serve(Script::new(), http).await;
+    let (_fleet, server) = keep(web_at(&remote));
     connected(&server).await;
-    seen(&far, |traffic| {
+    seen(&remote, |traffic| {
         traffic.requests("GET") == 4 && traffic.live_streams() == 1
     })
     .await;
-    let before = sent(&far, "tools/list");
-    far.notify("notifications/tools/list_changed", &json!({}));
-    seen(&far, |traffic| traffic.sent("tools/list") > before).await;
+    let before = sent(&remote, "tools/list");
+    remote.notify("notifications/tools/list_changed", &json!({}));
+    seen(&remote, |traffic| traffic.sent("tools/list") > before).await;
 }
 
 #[tokio::test]
 async fn a_forgotten_session_is_missed_by_its_stream_without_a_call() {
-    let far = serve(Script::new(), HttpScript::new()).await;
-    let (_fleet, server) = keep(web_at(&far));
+    let remote = serve(Script::new(), HttpScript::new()).await;
+    let (_fleet, server) = keep(web_at(&remote));
     let first = connected(&server).await;
-    seen(&far, |traffic| traffic.live_streams() == 1).await;
-    far.forget_sessions();
+    seen(&remote, |traffic| traffic.live_streams() == 1).await;
+    remote.forget_sessions();
     beyond(&server, first).await;
-    assert_eq!(sent(&far, "initialize"), 2);
+    assert_eq!(sent(&remote, "initialize"), 2);
 }
 
 #[tokio::test]
@@ -154,14 +154,14 @@ async fn a_call_that_runs_while_its_session_is_lost_beside_it_is_not_made_again(
         .without_standalone_stream()
         .rule(slow)
         .rule(forgets.occurrence(Occurrence::Nth(1)));
-    let far = serve(Script::new(), http).await;
-    let (_fleet, server) = keep(web_at(&far));
+    let remote = serve(Script::new(), http).await;
+    let (_fleet, server) = keep(web_at(&remote));
     let first = connected(&server).await;
     let running = tokio::spawn({
         let server = server.clone();
         async move { call(&server, "append", json!({ "key": "once" })).await }
     });
-    seen(&far, |traffic| traffic.noted("call append once") == 1).await;
+    seen(&remote, |traffic| traffic.noted("call append once") == 1).await;
     let put = call(&server, "put", json!({}))
         .await
         .expect("made again on the new session");
@@ -169,16 +169,16 @@ async fn a_call_that_runs_while_its_session_is_lost_beside_it_is_not_made_again(
     let error = running.await.unwrap().expect_err("its session is gone");
     assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
     assert!(matches!(error.kind, CallErrorKind::Lost { .. }), "{error:?}");
-    assert_eq!(far.traffic(|traffic| traffic.noted("call append once")), 1);
+    assert_eq!(remote.traffic(|traffic| traffic.noted("call append once")), 1);
 }
 
 #[tokio::test]
 async fn the_status_shows_the_session_of_the_live_connection() {
-    let far = serve(Script::new(), HttpScript::new()).await;
-    let (_fleet, server) = keep(web_at(&far));
+    let remote = serve(Script::new(), HttpScript::new()).await;
+    let (_fleet, server) = keep(web_at(&remote));
     let first = connected(&server).await;
     let session = server.status().session.expect("the server opened one");
-    far.forget_sessions();
+    remote.forget_sessions();
     echo(&server).await.expect("in a new session");
     beyond(&server, first).await;
     let renewed = server.status().session.expect("another one");

@@ -24,8 +24,8 @@ fn sse() -> HttpScript {
     HttpScript::new().serves(Serves::Sse)
 }
 
-fn at(far: &FaultyHttpServer, kind: HttpKind) -> ServerBuilder<HttpTarget> {
-    web("web", &far.url("/sse")).http_kind(kind)
+fn at(remote: &FaultyHttpServer, kind: HttpKind) -> ServerBuilder<HttpTarget> {
+    web("web", &remote.url("/sse")).http_kind(kind)
 }
 
 #[tokio::test]
@@ -68,9 +68,9 @@ async fn a_killed_process_is_missed_by_its_stream_and_its_pending_call_fails_at_
 #[tokio::test]
 async fn a_login_that_the_stream_asks_for_is_waited_for_and_brings_the_server_back() {
     for kind in KINDS {
-        let far = serve(Script::new(), sse().bearer("good")).await;
+        let remote = serve(Script::new(), sse().bearer("good")).await;
         let token = Arc::new(BearerToken::new("expired"));
-        let (_fleet, server) = keep(at(&far, kind).credentials(token.clone()));
+        let (_fleet, server) = keep(at(&remote, kind).credentials(token.clone()));
         let asks = server.wait_until(SOON, |status| status.reason == Some(Reason::AuthRequired));
         let status = asks.await.expect("a login is wanted");
         assert_eq!(status.attempt, 0);
@@ -86,12 +86,12 @@ async fn a_login_that_the_stream_asks_for_is_waited_for_and_brings_the_server_ba
 async fn what_the_stream_answers_counts_when_only_the_stream_is_guarded() {
     for kind in KINDS {
         let guard = HttpFault::unauthorized("http://127.0.0.1/metadata", "mcp");
-        let far = serve(Script::new(), sse().at(HttpStep::Sse, guard)).await;
-        let (_fleet, server) = keep(at(&far, kind));
+        let remote = serve(Script::new(), sse().at(HttpStep::Sse, guard)).await;
+        let (_fleet, server) = keep(at(&remote, kind));
         let asks = server.wait_until(SOON, |status| status.reason == Some(Reason::AuthRequired));
         assert!(asks.await.is_some(), "{kind:?}: {:?}", server.status());
 
-        far.edit_http(|http| http.rules = vec![busy()]);
+        remote.edit_http(|http| http.rules = vec![busy()]);
         server.logged_in();
         let waits = server
             .wait_until(SOON, |status| status.next_retry.is_some())
@@ -111,10 +111,10 @@ async fn what_the_stream_answers_counts_when_only_the_stream_is_guarded() {
 #[tokio::test]
 async fn a_stream_that_ends_is_a_connection_lost_and_wishes_live_on() {
     let ends = HttpRule::new(HttpStep::Sse, HttpFault::EndAfterEvents(12)).occurrence(Occurrence::Nth(1));
-    let far = serve(Script::new(), sse().rule(ends)).await;
+    let remote = serve(Script::new(), sse().rule(ends)).await;
     let notes = Notes::new();
     let builder = Fleet::builder().handler(notes.clone());
-    let (_fleet, server) = keep_with(builder, at(&far, HttpKind::Sse));
+    let (_fleet, server) = keep_with(builder, at(&remote, HttpKind::Sse));
     let first = connected(&server).await;
     server.subscribe("mem://one").await.unwrap();
     while server
@@ -125,7 +125,7 @@ async fn a_stream_that_ends_is_a_connection_lost_and_wishes_live_on() {
         let _answered_or_lost = echo(&server).await;
     }
     let second = beyond(&server, first).await;
-    seen(&far, |traffic| traffic.noted("subscribe mem://one") == 2).await;
+    seen(&remote, |traffic| traffic.noted("subscribe mem://one") == 2).await;
     call(&server, "touch", json!({ "uri": "mem://one" }))
         .await
         .unwrap();
@@ -152,8 +152,8 @@ async fn a_frozen_process_is_given_up_and_taken_up_again() {
 
 #[tokio::test]
 async fn a_timeout_cancels_at_the_server_and_keeps_the_connection() {
-    let far = serve(Script::new(), sse()).await;
-    let (_fleet, server) = keep(at(&far, HttpKind::Auto));
+    let remote = serve(Script::new(), sse()).await;
+    let (_fleet, server) = keep(at(&remote, HttpKind::Auto));
     let generation = connected(&server).await;
     let options = CallOptions::default().idle_timeout(Duration::from_millis(200));
     assert!(
@@ -163,7 +163,10 @@ async fn a_timeout_cancels_at_the_server_and_keeps_the_connection() {
             .await
             .is_err()
     );
-    let call = far.traffic(|traffic| traffic.last_id("tools/call")).unwrap();
-    seen(&far, |traffic| traffic.noted(&format!("cancelled {call}")) == 1).await;
+    let call = remote.traffic(|traffic| traffic.last_id("tools/call")).unwrap();
+    seen(&remote, |traffic| {
+        traffic.noted(&format!("cancelled {call}")) == 1
+    })
+    .await;
     assert_eq!(echo(&server).await.unwrap().generation.0, generation);
 }

@@ -27,7 +27,7 @@ async fn a_server_that_is_unreachable_at_first_is_connected_once_it_appears_and_
         assert_eq!(other.status().starts, 1);
 
         let script = Script::new().speaks(speaks);
-        let _far = FaultyHttpServer::start_on(port.number(), script, HttpScript::new())
+        let _remote = FaultyHttpServer::start_on(port.number(), script, HttpScript::new())
             .await
             .unwrap();
         connected(&absent).await;
@@ -38,12 +38,12 @@ async fn a_server_that_is_unreachable_at_first_is_connected_once_it_appears_and_
 #[tokio::test]
 async fn a_server_is_reached_through_a_unix_domain_socket() {
     for speaks in ERAS {
-        let far = well(speaks).await;
+        let remote = well(speaks).await;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let listener = UnixListener::bind(&path).unwrap();
         let accepted = Arc::new(AtomicUsize::new(0));
-        let (port, counter) = (far.port(), accepted.clone());
+        let (port, counter) = (remote.port(), accepted.clone());
         tokio::spawn(async move {
             while let Ok((mut near, _)) = listener.accept().await {
                 counter.fetch_add(1, Ordering::Relaxed);
@@ -59,15 +59,15 @@ async fn a_server_is_reached_through_a_unix_domain_socket() {
         connected(&server).await;
         assert!(echo(&server).await.is_ok());
         assert!(accepted.load(Ordering::Relaxed) > 0);
-        assert_eq!(far.traffic(|traffic| traffic.count("tools/call")), 1);
+        assert_eq!(remote.traffic(|traffic| traffic.count("tools/call")), 1);
     }
 }
 
 #[tokio::test]
 async fn a_listing_that_fails_over_http_tells_how_the_request_failed() {
     let http = HttpScript::new().on("tools/list", HttpFault::status(418));
-    let far = serve(Script::new(), http).await;
-    let (_fleet, server) = keep(web_at(&far));
+    let remote = serve(Script::new(), http).await;
+    let (_fleet, server) = keep(web_at(&remote));
     let failed = server
         .wait_until(SOON, |status| status.last_error.is_some())
         .await;

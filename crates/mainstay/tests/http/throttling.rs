@@ -27,9 +27,9 @@ async fn a_server_that_throttles_a_dial_is_left_alone_for_as_long_as_it_asks() {
     for (speaks, status) in [(Speaks::Legacy, 429), (Speaks::Modern, 503)] {
         let once = HttpRule::on(first_of(speaks), HttpFault::retry_after(status, "1"));
         let http = HttpScript::new().rule(once.occurrence(Occurrence::Nth(1)));
-        let far = serve(Script::new().speaks(speaks), http).await;
+        let remote = serve(Script::new().speaks(speaks), http).await;
         let began = Instant::now();
-        let (_fleet, server) = keep(web_at(&far));
+        let (_fleet, server) = keep(web_at(&remote));
         let waiting = server.wait_until(SOON, |status| status.next_retry.is_some());
         let waiting = waiting.await.expect("it waits");
         assert_eq!(waiting.attempt, 1, "it counts once");
@@ -37,15 +37,15 @@ async fn a_server_that_throttles_a_dial_is_left_alone_for_as_long_as_it_asks() {
         assert!(pause.unwrap() > Duration::from_millis(500));
         connected(&server).await;
         assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
-        assert_eq!(sent(&far, first_of(speaks)), 2);
+        assert_eq!(sent(&remote, first_of(speaks)), 2);
     }
 }
 
 #[tokio::test]
 async fn a_long_pause_is_shown_and_a_person_can_cut_it_short() {
     let http = HttpScript::new().on("server/discover", HttpFault::retry_after(503, "3000"));
-    let far = serve(Script::new().speaks(Speaks::Modern), http).await;
-    let (_fleet, server) = keep(web_at(&far));
+    let remote = serve(Script::new().speaks(Speaks::Modern), http).await;
+    let (_fleet, server) = keep(web_at(&remote));
     let waiting = reaches(&server, StateKind::Reconnecting).await;
     let pause = waiting.next_retry.unwrap().duration_since(SystemTime::now());
     let pause = pause.unwrap();
@@ -58,9 +58,9 @@ async fn a_long_pause_is_shown_and_a_person_can_cut_it_short() {
     let error = echo(&server).await.expect_err("it is known to come too late");
     assert!(matches!(error.kind, CallErrorKind::NotConnected(_)), "{error:?}");
     assert!(error.retry_after().is_some_and(|pause| pause <= LONGEST_PAUSE));
-    assert_eq!(sent(&far, "server/discover"), 1);
+    assert_eq!(sent(&remote, "server/discover"), 1);
 
-    far.edit_http(|http| http.rules.clear());
+    remote.edit_http(|http| http.rules.clear());
     server.restart().await.unwrap();
     connected(&server).await;
 }
@@ -69,15 +69,15 @@ async fn a_long_pause_is_shown_and_a_person_can_cut_it_short() {
 async fn a_call_that_the_server_throttles_is_refused_once_and_costs_no_connection() {
     for speaks in ERAS {
         let http = HttpScript::new().on("tools/call", HttpFault::retry_after(429, "7"));
-        let far = serve(Script::new().speaks(speaks), http).await;
-        let (_fleet, server) = keep(web_at(&far));
+        let remote = serve(Script::new().speaks(speaks), http).await;
+        let (_fleet, server) = keep(web_at(&remote));
         let generation = connected(&server).await;
 
         let error = echo(&server).await.unwrap_err();
         assert!(matches!(error.kind, CallErrorKind::Throttled { .. }), "{error:?}");
         assert_eq!(error.outcome(), Outcome::Refused);
         assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
-        assert_eq!(sent(&far, "tools/call"), 1, "sent once");
+        assert_eq!(sent(&remote, "tools/call"), 1, "sent once");
         assert_eq!(generation_of(&server.status()), generation);
     }
 }
@@ -86,8 +86,8 @@ async fn a_call_that_the_server_throttles_is_refused_once_and_costs_no_connectio
 async fn calls_to_a_server_that_throttles_fail_at_once_until_its_time_is_over_and_its_connection_stays() {
     for speaks in ERAS {
         let http = HttpScript::new().on("tools/call", HttpFault::retry_after(429, "3000"));
-        let far = serve(Script::new().speaks(speaks), http).await;
-        let (_fleet, server) = keep(web_at(&far));
+        let remote = serve(Script::new().speaks(speaks), http).await;
+        let (_fleet, server) = keep(web_at(&remote));
         let generation = connected(&server).await;
         let first = echo(&server).await.expect_err("refused");
         assert_eq!(first.outcome(), Outcome::Refused);
@@ -108,7 +108,7 @@ async fn calls_to_a_server_that_throttles_fail_at_once_until_its_time_is_over_an
                 "{pause:?}"
             );
         }
-        assert_eq!(sent(&far, "tools/call"), 1);
+        assert_eq!(sent(&remote, "tools/call"), 1);
         assert_eq!(connected(&server).await, generation);
     }
 }
@@ -116,8 +116,8 @@ async fn calls_to_a_server_that_throttles_fail_at_once_until_its_time_is_over_an
 #[tokio::test]
 async fn calls_go_on_when_the_time_that_the_server_asked_for_is_over() {
     let once = HttpRule::on("tools/call", HttpFault::retry_after(429, "1")).occurrence(Occurrence::Nth(1));
-    let far = serve(Script::new(), HttpScript::new().rule(once)).await;
-    let (_fleet, server) = keep(web_at(&far));
+    let remote = serve(Script::new(), HttpScript::new().rule(once)).await;
+    let (_fleet, server) = keep(web_at(&remote));
     let generation = connected(&server).await;
     let began = Instant::now();
     echo(&server).await.expect_err("refused");
@@ -130,14 +130,14 @@ async fn calls_go_on_when_the_time_that_the_server_asked_for_is_over() {
         }
     };
     assert!(began.elapsed() >= Duration::from_secs(1));
-    assert_eq!((reply.generation.0, sent(&far, "tools/call")), (generation, 2));
+    assert_eq!((reply.generation.0, sent(&remote, "tools/call")), (generation, 2));
 }
 
 #[tokio::test]
 async fn calls_that_are_throttled_without_a_time_cost_no_connection() {
     let http = HttpScript::new().on("tools/call", HttpFault::status(429));
-    let far = serve(Script::new(), http).await;
-    let (_fleet, server) = keep(web_at(&far));
+    let remote = serve(Script::new(), http).await;
+    let (_fleet, server) = keep(web_at(&remote));
     let generation = connected(&server).await;
     for sent_so_far in 1..=5 {
         assert!(matches!(
@@ -147,17 +147,17 @@ async fn calls_that_are_throttled_without_a_time_cost_no_connection() {
                 ..
             })
         ));
-        assert_eq!(sent(&far, "tools/call"), sent_so_far);
+        assert_eq!(sent(&remote, "tools/call"), sent_so_far);
     }
-    far.edit_http(|http| http.rules.clear());
+    remote.edit_http(|http| http.rules.clear());
     assert_eq!(echo(&server).await.unwrap().generation.0, generation);
 }
 
 #[tokio::test]
 async fn a_first_listing_that_the_server_puts_off_is_not_waited_for() {
     let http = HttpScript::new().on("tools/list", HttpFault::retry_after(429, "3000"));
-    let far = serve(Script::new(), http).await;
-    let (_fleet, server) = keep(web_at(&far));
+    let remote = serve(Script::new(), http).await;
+    let (_fleet, server) = keep(web_at(&remote));
     let waiting = server.wait_until(SOON, |status| status.next_retry.is_some());
     let waiting = waiting.await.expect("it waits");
     assert_eq!(waiting.state, StateKind::Connecting);
@@ -172,8 +172,8 @@ async fn a_first_listing_that_the_server_puts_off_is_not_waited_for() {
 async fn an_error_of_the_server_is_one_calls_failure_and_three_in_a_row_are_the_connections() {
     for speaks in ERAS {
         let http = HttpScript::new().on("tools/call", HttpFault::status(502));
-        let far = serve(Script::new().speaks(speaks), http).await;
-        let (fleet, server) = keep(web_at(&far));
+        let remote = serve(Script::new().speaks(speaks), http).await;
+        let (fleet, server) = keep(web_at(&remote));
         let first = connected(&server).await;
         let mut events = fleet.events();
         let fails = async || {
@@ -186,10 +186,10 @@ async fn an_error_of_the_server_is_one_calls_failure_and_three_in_a_row_are_the_
         };
         fails().await;
         fails().await;
-        far.edit_http(|http| http.rules.clear());
+        remote.edit_http(|http| http.rules.clear());
         assert_eq!(echo(&server).await.unwrap().generation.0, first, "it lives on");
 
-        far.edit_http(|http| {
+        remote.edit_http(|http| {
             http.rules
                 .push(HttpRule::on("tools/call", HttpFault::status(502)));
         });
@@ -203,7 +203,7 @@ async fn an_error_of_the_server_is_one_calls_failure_and_three_in_a_row_are_the_
             error.contains("3 calls in a row failed") && error.contains("502"),
             "{error}"
         );
-        assert_eq!(sent(&far, "tools/call"), 6, "none is made twice");
+        assert_eq!(sent(&remote, "tools/call"), 6, "none is made twice");
         beyond(&server, first).await;
     }
 }

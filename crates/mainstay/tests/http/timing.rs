@@ -23,17 +23,17 @@ fn stages() -> impl Iterator<Item = (Speaks, HttpScript)> {
 }
 
 /// The server hears of the cancellation of its last call in the way of its era.
-async fn assert_cancelled(far: &FaultyHttpServer, speaks: Speaks) {
-    let call = far
+async fn assert_cancelled(remote: &FaultyHttpServer, speaks: Speaks) {
+    let call = remote
         .traffic(|traffic| traffic.last_id("tools/call"))
         .expect("a call");
-    seen(far, |traffic| traffic.noted(&format!("cancelled {call}")) == 1).await;
-    let told = far.traffic(|traffic| traffic.count("notifications/cancelled"));
+    seen(remote, |traffic| traffic.noted(&format!("cancelled {call}")) == 1).await;
+    let told = remote.traffic(|traffic| traffic.count("notifications/cancelled"));
     match speaks {
         Speaks::Legacy => {
             assert_eq!(told, 1);
             let session = |method: &str| {
-                far.traffic(|traffic| traffic.last_header(method, "mcp-session-id").map(str::to_owned))
+                remote.traffic(|traffic| traffic.last_header(method, "mcp-session-id").map(str::to_owned))
             };
             assert!(session("tools/call").is_some());
             assert_eq!(session("notifications/cancelled"), session("tools/call"));
@@ -46,8 +46,8 @@ async fn assert_cancelled(far: &FaultyHttpServer, speaks: Speaks) {
 #[tokio::test]
 async fn a_timeout_cancels_at_the_server_keeps_the_connection_and_drops_the_late_answer() {
     for (speaks, http) in stages() {
-        let far = serve(Script::new().speaks(speaks), http).await;
-        let (_fleet, server) = keep(web_at(&far));
+        let remote = serve(Script::new().speaks(speaks), http).await;
+        let (_fleet, server) = keep(web_at(&remote));
         let generation = connected(&server).await;
         let options = CallOptions::default().idle_timeout(MOMENT);
         let error = server
@@ -61,7 +61,7 @@ async fn a_timeout_cancels_at_the_server_keeps_the_connection_and_drops_the_late
             "{error:?}"
         );
         assert_eq!(error.outcome(), Outcome::Unknown);
-        assert_cancelled(&far, speaks).await;
+        assert_cancelled(&remote, speaks).await;
 
         // The late answer would come while another call waits.
         let reply = call(&server, "sleep_ms", json!({ "ms": 800 }))
@@ -76,16 +76,16 @@ async fn a_timeout_cancels_at_the_server_keeps_the_connection_and_drops_the_late
 #[tokio::test]
 async fn a_call_that_is_dropped_is_cancelled_at_the_server() {
     for (speaks, http) in stages() {
-        let far = serve(Script::new().speaks(speaks), http).await;
-        let (_fleet, server) = keep(web_at(&far));
+        let remote = serve(Script::new().speaks(speaks), http).await;
+        let (_fleet, server) = keep(web_at(&remote));
         let generation = connected(&server).await;
         let calling = tokio::spawn({
             let server = server.clone();
             async move { call(&server, "sleep_ms", json!({ "ms": 60_000 })).await }
         });
-        seen(&far, |traffic| traffic.count("tools/call") == 1).await;
+        seen(&remote, |traffic| traffic.count("tools/call") == 1).await;
         calling.abort();
-        assert_cancelled(&far, speaks).await;
+        assert_cancelled(&remote, speaks).await;
         assert_eq!(connected(&server).await, generation);
     }
 }
@@ -95,9 +95,9 @@ async fn calls_that_are_dropped_at_once_are_all_cancelled_and_their_places_are_f
     // Requests under way at once; the others wait, and were never sent.
     const UNDER_WAY: usize = 256;
     for (calls, sse) in [(150, false), (1000, false), (150, true), (1000, true)] {
-        let far = serve(Script::new(), HttpScript::new()).await;
+        let remote = serve(Script::new(), HttpScript::new()).await;
         let path = if sse { "/sse" } else { "/mcp" };
-        let (_fleet, server) = keep(web("web", &far.url(path)));
+        let (_fleet, server) = keep(web("web", &remote.url(path)));
         let generation = connected(&server).await;
         let mut calling = JoinSet::new();
         for _ in 0..calls {
@@ -106,15 +106,15 @@ async fn calls_that_are_dropped_at_once_are_all_cancelled_and_their_places_are_f
         }
         // A message is accepted at once over HTTP+SSE, and frees its place then.
         let sent = if sse { calls } else { calls.min(UNDER_WAY) };
-        seen(&far, |traffic| traffic.count("tools/call") == sent).await;
+        seen(&remote, |traffic| traffic.count("tools/call") == sent).await;
         drop(calling);
-        seen(&far, |traffic| {
+        seen(&remote, |traffic| {
             traffic.count("notifications/cancelled") == sent && traffic.noted("cancelled") == sent
         })
         .await;
         let after = call(&server, "echo", json!({})).await.expect("there is room");
         assert_eq!(after.generation.0, generation);
-        assert_eq!(far.traffic(|traffic| traffic.count("tools/call")), sent + 1);
+        assert_eq!(remote.traffic(|traffic| traffic.count("tools/call")), sent + 1);
     }
 }
 
@@ -126,10 +126,10 @@ async fn progress_extends_the_idle_timeout_and_reaches_the_caller() {
             Speaks::Legacy => http,
             Speaks::Modern | Speaks::Both => http.streams(),
         };
-        let far = serve(Script::new().speaks(speaks), http).await;
-        let (_fleet, server) = keep(web_at(&far));
+        let remote = serve(Script::new().speaks(speaks), http).await;
+        let (_fleet, server) = keep(web_at(&remote));
         connected(&server).await;
-        seen(&far, |traffic| traffic.live_streams() > 0).await;
+        seen(&remote, |traffic| traffic.live_streams() > 0).await;
         let (progress, mut steps) = mpsc::channel(64);
         let options = CallOptions::default()
             .idle_timeout(Duration::from_millis(700))
@@ -157,8 +157,8 @@ async fn progress_extends_the_idle_timeout_and_reaches_the_caller() {
 #[tokio::test]
 async fn progress_never_extends_the_total_timeout() {
     for speaks in ERAS {
-        let far = serve(Script::new().speaks(speaks), HttpScript::new().streams()).await;
-        let (_fleet, server) = keep(web_at(&far));
+        let remote = serve(Script::new().speaks(speaks), HttpScript::new().streams()).await;
+        let (_fleet, server) = keep(web_at(&remote));
         connected(&server).await;
         let options = CallOptions::default().idle_timeout(SOON).timeout(2 * MOMENT);
         let arguments = json!({ "steps": 1000, "interval_ms": 20 });
@@ -172,6 +172,6 @@ async fn progress_never_extends_the_total_timeout() {
             matches!(error.kind, CallErrorKind::TimedOut { timeout: kind, .. } if kind == total),
             "{error:?}"
         );
-        assert_cancelled(&far, speaks).await;
+        assert_cancelled(&remote, speaks).await;
     }
 }

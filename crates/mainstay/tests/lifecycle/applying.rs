@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mainstay::config::ToolView;
 use mainstay::lifecycle::Cause;
-use mainstay::{CallError, CallErrorKind, CallOptions, Policy, StateKind};
+use mainstay::{CallErrorKind, CallOptions, Policy, StateKind};
 use mainstay_testkit::procfs::is_alive;
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Script, Step};
 use serde_json::json;
@@ -241,8 +241,8 @@ async fn an_apply_that_is_dropped_leaves_no_server_without_an_owner() {
         assert_eq!(fleet.servers().len(), 3);
         assert_eq!(two.attempts(), 2, "each was started once, after {turns} turns");
         fleet.close(LONG).await;
-        for far_side in one.far_sides().into_iter().chain(two.far_sides()) {
-            far_side.over().await;
+        for memory_server in one.memory_servers().into_iter().chain(two.memory_servers()) {
+            memory_server.over().await;
         }
     }
 }
@@ -315,13 +315,7 @@ async fn a_handle_of_a_server_that_was_removed_says_so_though_another_has_its_na
     for options in [CallOptions::default(), CallOptions::default().fail_fast()] {
         let call = echo(&old, options).await;
         assert!(
-            matches!(
-                call,
-                Err(CallError {
-                    kind: CallErrorKind::Gone,
-                    ..
-                })
-            ),
+            matches!(&call, Err(error) if matches!(error.kind, CallErrorKind::Gone)),
             "{call:?}"
         );
     }

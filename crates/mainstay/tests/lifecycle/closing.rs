@@ -247,7 +247,7 @@ async fn an_earlier_kill_is_not_reported_by_a_later_close() {
         .ledger(&ledger)
         .ignores_term()
         .rule(mainstay_testkit::Rule::new(Step::Eof, Fault::Hang).first_starts(1));
-    let (fleet, server) = keep(stdio("mended", &stubborn_once));
+    let (fleet, server) = keep(stdio("recovered", &stubborn_once));
     connected(&server).await;
     server.disable().await.expect("taken");
     server

@@ -48,8 +48,8 @@ async fn a_caller_that_leaves_at_any_await_point_leaves_nothing_half_done() {
             .expect("an enable that was asked for is taken, or has been");
     }
     fleet.close(LONG).await;
-    for far_side in memory.far_sides() {
-        tokio::time::timeout(LONG, far_side.over())
+    for memory_server in memory.memory_servers() {
+        tokio::time::timeout(LONG, memory_server.over())
             .await
             .expect("no connection is left open");
     }

@@ -181,22 +181,22 @@ async fn a_server_that_refuses_a_version_and_offers_the_same_is_asked_once_more(
     };
     let dial = async |occurrence: Occurrence| {
         let script = Script::new().speaks(Speaks::Modern);
-        let far = FaultyHttpServer::start(script, refusing(occurrence))
+        let remote = FaultyHttpServer::start(script, refusing(occurrence))
             .await
             .unwrap();
-        let (fleet, server) = keep(ServerConfig::http("web", far.url("/mcp")));
-        (far, fleet, server)
+        let (fleet, server) = keep(ServerConfig::http("web", remote.url("/mcp")));
+        (remote, fleet, server)
     };
 
-    let (far, _fleet, server) = dial(Occurrence::Nth(1)).await;
+    let (remote, _fleet, server) = dial(Occurrence::Nth(1)).await;
     connected(&server).await;
     assert_eq!(era(&server), Some((Era::Modern, "2026-07-28".to_owned())));
-    assert_eq!(far.traffic(|traffic| traffic.count("initialize")), 0);
+    assert_eq!(remote.traffic(|traffic| traffic.count("initialize")), 0);
 
-    let (far, _fleet, server) = dial(Occurrence::Always).await;
+    let (remote, _fleet, server) = dial(Occurrence::Always).await;
     reaches(&server, StateKind::PermanentlyFailed).await;
     assert_eq!(
-        far.traffic(|traffic| traffic.requests("POST")),
+        remote.traffic(|traffic| traffic.requests("POST")),
         2,
         "asked twice, and no more"
     );
@@ -213,20 +213,20 @@ async fn a_server_that_refuses_as_only_a_modern_one_can_is_not_spoken_to_in_the_
         };
         let script =
             HttpScript::new().rule(HttpRule::on("server/discover", fault).occurrence(Occurrence::Nth(1)));
-        let far = FaultyHttpServer::start(Script::new().speaks(Speaks::Both), script)
+        let remote = FaultyHttpServer::start(Script::new().speaks(Speaks::Both), script)
             .await
             .unwrap();
-        let (_fleet, server) = keep(ServerConfig::http("web", far.url("/mcp")));
+        let (_fleet, server) = keep(ServerConfig::http("web", remote.url("/mcp")));
         connected(&server).await;
         assert_eq!(era(&server), Some((Era::Modern, "2026-07-28".to_owned())));
-        assert_eq!(far.traffic(|traffic| traffic.count("initialize")), 0, "{code}");
+        assert_eq!(remote.traffic(|traffic| traffic.count("initialize")), 0, "{code}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_ignores_the_modern_question_is_initialized() {
     let memory = InMemory::playing(Script::new().on(Step::Discover, Fault::NoAnswer));
-    let (_fleet, server) = keep(memory.config("deaf-ear"));
+    let (_fleet, server) = keep(memory.config("reads-nothing"));
     let began = Instant::now();
     connected(&server).await;
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
@@ -337,7 +337,7 @@ fn breaks_when_probed() -> [(&'static str, Script); 8] {
         ("exits", probed(Fault::Exit(1))),
         ("starts slowly and exits", slow(probed(Fault::Exit(1)))),
         ("answers nothing more", probed(Fault::Hang)),
-        ("reads nothing more", probed(Fault::Deaf)),
+        ("reads nothing more", probed(Fault::StopReading)),
         (
             "starts slowly and answers nothing more",
             slow(probed(Fault::Hang)),
@@ -465,7 +465,7 @@ async fn an_error_of_a_handshake_without_an_answer_says_what_was_tried_and_names
         assert_eq!(error.searched, None, "no program was searched for");
         error.message.clone()
     };
-    let mute = || Script::new().on(Step::Start, Fault::Deaf);
+    let mute = || Script::new().on(Step::Start, Fault::StopReading);
     let dies = Script::new().on(Step::Discover, Fault::Exit(1));
     for (script, pinned, words) in [
         (

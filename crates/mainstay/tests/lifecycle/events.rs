@@ -105,7 +105,7 @@ async fn an_event_that_nothing_went_wrong_for_blames_no_earlier_failure() {
         idle_stop: Some(Duration::from_secs(60)),
         ..Policy::default()
     };
-    let (fleet, server) = keep(memory.config("mended").policy(policy));
+    let (fleet, server) = keep(memory.config("recovered").policy(policy));
     let mut events = fleet.events();
     let lost = next_event(&mut events, |event| event.cause == Cause::Lost).await;
     assert!(lost.error.is_some());

@@ -128,7 +128,7 @@ async fn a_silent_connection_is_asked_as_often_as_the_policy_says_and_no_more() 
     let began = tokio::time::Instant::now();
     let lost = next_event(&mut events, |event| event.cause == Cause::ProbesMissed).await;
     assert_eq!(lost.generation.unwrap().0, first);
-    assert_eq!(memory.far_sides()[0].count("ping"), 3);
+    assert_eq!(memory.memory_servers()[0].count("ping"), 3);
     assert!(
         (29..32).contains(&began.elapsed().as_secs()),
         "{:?}",

@@ -63,7 +63,7 @@ async fn a_restart_while_connected_opens_another_connection() {
     let old = connected(&server).await;
     fickle.restart(&server).await;
     assert!(connected(&server).await > old);
-    fickle.memory.far_sides()[0].over().await;
+    fickle.memory.memory_servers()[0].over().await;
 }
 
 #[tokio::test(start_paused = true)]

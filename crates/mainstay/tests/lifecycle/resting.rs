@@ -2,7 +2,7 @@
 
 use mainstay::lifecycle::Cause;
 use mainstay::server::Reason;
-use mainstay::{CallError, CallErrorKind, CallOptions, Policy, StateKind};
+use mainstay::{CallErrorKind, CallOptions, Policy, StateKind};
 use mainstay_lifecycle::WhenLost;
 use mainstay_testkit::{Fault, Script, Step};
 use tokio::time::sleep;
@@ -50,11 +50,7 @@ async fn one_call_to_a_server_that_is_never_restarted_and_cannot_start_costs_one
     reaches(&server, StateKind::Disconnected).await;
     for attempts in 2..5 {
         let error = echo(&server, CallOptions::default()).await.expect_err("broken");
-        let CallError {
-            kind: CallErrorKind::NotConnected(now),
-            ..
-        } = &error
-        else {
+        let CallErrorKind::NotConnected(now) = &error.kind else {
             panic!("{error}")
         };
         assert_eq!(now.reason, Some(Reason::Lost));

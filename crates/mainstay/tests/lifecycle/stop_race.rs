@@ -12,7 +12,7 @@ use mainstay::config::Replay;
 use mainstay::lifecycle::Cause;
 use mainstay::transport::{Frame, Inbound, Limits, Lines, NotQueued, Outbound, Sending, Transport};
 use mainstay::{CallError, CallOptions, Policy, Reply, Server, ServerConfig, StateKind};
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use mainstay_testkit::{Fault, Script, Step};
 use serde_json::json;
 use tracing::field::{Field, Visit};
@@ -24,8 +24,8 @@ const IDLE_STOP: Duration = Duration::from_secs(60);
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_enters_between_the_decision_of_an_idle_stop_and_the_close_is_answered() {
-    let far_sides = Arc::<Mutex<Vec<FarSide>>>::default();
-    let (fleet, server) = keep(eager_server(far_sides.clone()).policy(Policy {
+    let memory_servers = Arc::<Mutex<Vec<MemoryServer>>>::default();
+    let (fleet, server) = keep(eager_server(memory_servers.clone()).policy(Policy {
         idle_stop: Some(IDLE_STOP),
         ..Policy::default()
     }));
@@ -56,20 +56,20 @@ async fn a_call_that_enters_between_the_decision_of_an_idle_stop_and_the_close_i
         .take()
         .expect("the close was logged before it was made");
 
-    let far_side = far_sides.lock().unwrap()[0].clone();
-    far_side.wait_for("tools/call", 1).await;
-    let received = far_side.received();
+    let memory_server = memory_servers.lock().unwrap()[0].clone();
+    memory_server.wait_for("tools/call", 1).await;
+    let received = memory_server.received();
     let request = received.iter().find(|message| message.method() == "tools/call");
     let Some(request) = request else {
         panic!("its request did not arrive: {:?}", call.await);
     };
     let id = request.id().clone();
     let answer = json!({ "jsonrpc": "2.0", "id": id, "result": { "content": [] } });
-    far_side.inject_message(&answer).await;
+    memory_server.inject_message(&answer).await;
     let reply = call.await.expect("the connection drains");
     assert_eq!(reply.generation.0, first);
-    far_side.over().await;
-    assert_eq!(far_sides.lock().unwrap().len(), 1);
+    memory_server.over().await;
+    assert_eq!(memory_servers.lock().unwrap().len(), 1);
 }
 
 type Call = Pin<Box<dyn Future<Output = Result<Reply, CallError>> + Send>>;
@@ -84,12 +84,15 @@ fn call(server: &Server) -> Call {
 /// A server in memory that leaves calls to the test. Its transport begins to write in the moment in which it is asked to send, as
 /// one does whose queue is empty and whose writer runs on another thread.
 fn eager_server(
-    far_sides: Arc<Mutex<Vec<FarSide>>>,
+    memory_servers: Arc<Mutex<Vec<MemoryServer>>>,
 ) -> mainstay::config::ServerBuilder<mainstay::config::CustomTarget> {
     let connector = move || {
-        let (near, far) = tokio::io::duplex(64 * 1024);
+        let (near, remote) = tokio::io::duplex(64 * 1024);
         let script = Script::new().on(Step::Call, Fault::NoAnswer);
-        far_sides.lock().unwrap().push(FarSide::spawn(far, script));
+        memory_servers
+            .lock()
+            .unwrap()
+            .push(MemoryServer::spawn(remote, script));
         let (reader, writer) = tokio::io::split(near);
         let eager = Eager(Lines::new(reader, writer, Limits::default()));
         async { Ok(Box::new(eager) as Box<dyn Transport>) }

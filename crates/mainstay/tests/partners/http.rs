@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::LONG;
-use crate::wishes::{Ear, Wishes};
+use crate::subscriptions::{NotificationReader, Subscriptions};
 
 /// A lost call is told so long before its deadline, on however busy a machine.
 const SOON: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ struct Visit {
     echo: (&'static str, Value),
     /// Reports progress, and takes longer than anybody waits.
     endless: (&'static str, Value),
-    wishes: Wishes,
+    subscriptions: Subscriptions,
 }
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn the_rmcp_server_is_back_after_its_death_over_http_in_either_era() {
         return;
     };
     let visit = Visit {
-        wishes: Wishes::Told {
+        subscriptions: Subscriptions::Told {
             resource: "note://rmcp-server/hello",
         },
         ..of_ours(rmcp)
@@ -71,7 +71,7 @@ async fn the_python_server_is_back_after_its_death_over_http_in_either_era() {
         return;
     };
     let modern = Visit {
-        wishes: Wishes::Told {
+        subscriptions: Subscriptions::Told {
             resource: "note://python-server/hello",
         },
         ..of_ours(python.clone())
@@ -132,10 +132,10 @@ async fn a_real_server_that_appears_late_is_connected_and_delays_no_other() {
 async fn outlives_its_death(visit: Visit) {
     let port = free_port();
     let mut running = visit.partner.start(port);
-    let (ear, mut heard) = Ear::new();
+    let (reader, mut heard) = NotificationReader::new();
     let config = configured("partner", &visit.partner.url(port), visit.pinned);
     let fleet = Fleet::builder()
-        .handler(Arc::new(ear))
+        .handler(Arc::new(reader))
         .start([config.build().unwrap()]);
     let server = fleet.server("partner").unwrap();
     let first = server
@@ -151,7 +151,7 @@ async fn outlives_its_death(visit: Visit) {
         fleet.catalog().tools()
     );
     echoes(&server, &visit).await;
-    visit.wishes.make(&server, &mut heard).await;
+    visit.subscriptions.make(&server, &mut heard).await;
 
     let (error, took) = killed_in_a_call(&server, &visit, || running.kill()).await;
     assert_eq!(error.outcome(), Outcome::Unknown, "{error:?}");
@@ -170,7 +170,7 @@ async fn outlives_its_death(visit: Visit) {
         .unwrap_or_else(|| panic!("{:?}", server.status()));
     assert_eq!(second.protocol, first.protocol);
     echoes(&server, &visit).await;
-    visit.wishes.are_kept(&server, &mut heard).await;
+    visit.subscriptions.are_kept(&server, &mut heard).await;
     let report = fleet.close(LONG).await;
     assert!(report.servers.iter().all(|server| !server.overdue), "{report:?}");
 }
@@ -209,7 +209,7 @@ fn of_everything(partner: HttpPartner) -> Visit {
             "trigger-long-running-operation",
             json!({ "duration": 100, "steps": 2000 }),
         ),
-        wishes: Wishes::Simulated,
+        subscriptions: Subscriptions::Simulated,
     }
 }
 
@@ -221,7 +221,7 @@ fn of_ours(partner: HttpPartner) -> Visit {
         speaks: (Era::Modern, "2026-07-28"),
         echo: ("echo", json!({ "text": "still here" })),
         endless: ("sleep", json!({ "millis": 100_000, "steps": 2000 })),
-        wishes: Wishes::None,
+        subscriptions: Subscriptions::None,
     }
 }
 

@@ -3,7 +3,7 @@
 mod http;
 mod old_sdks;
 mod stdio;
-mod wishes;
+mod subscriptions;
 
 use std::time::Duration;
 

@@ -138,7 +138,11 @@ async fn outlives_its_death(config: ServerBuilder<StdioTarget>, visit: Visit) {
         .await
         .unwrap_or_else(|| panic!("{:?}", server.status()));
     assert_ne!(second.pid, first.pid);
-    assert_eq!((second.starts, second.protocol), (2, first.protocol));
+    // On a busy machine a server of the legacy era may be started twice until its era is known.
+    assert_eq!(
+        (second.starts, second.protocol),
+        (first.starts + 1, first.protocol)
+    );
     let failure = second.last_error.unwrap();
     assert_eq!(
         failure.exit.and_then(|exit| exit.signal),

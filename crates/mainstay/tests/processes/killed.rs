@@ -77,7 +77,7 @@ fn victims() -> [(&'static str, FaultyServer); 4] {
         ("stubborn", stubborn()),
         ("fled", stubborn().on(Step::Start, Fault::Spawn(fled))),
         ("clinging", stubborn().on(Step::Start, Fault::Spawn(clinging))),
-        ("starting", stubborn().on(Step::Discover, Fault::Deaf)),
+        ("starting", stubborn().on(Step::Discover, Fault::StopReading)),
     ]
 }
 

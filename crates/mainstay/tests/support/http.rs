@@ -65,8 +65,8 @@ pub(crate) fn web(name: &str, url: &str) -> ServerBuilder<HttpTarget> {
 }
 
 /// The same at the endpoint of Streamable HTTP of a server of the test's own.
-pub(crate) fn web_at(far: &FaultyHttpServer) -> ServerBuilder<HttpTarget> {
-    web("web", &far.url("/mcp"))
+pub(crate) fn web_at(remote: &FaultyHttpServer) -> ServerBuilder<HttpTarget> {
+    web("web", &remote.url("/mcp"))
 }
 
 pub(crate) fn fleet(servers: impl IntoIterator<Item = ServerBuilder<HttpTarget>>) -> Fleet {
@@ -137,18 +137,18 @@ pub(crate) async fn next_event(events: &mut Events, mut accept: impl FnMut(&Even
     timeout(SOON, found).await.expect("the event came")
 }
 
-/// Waits until what has reached the far side satisfies this.
-pub(crate) async fn seen(far: &FaultyHttpServer, holds: impl FnMut(&Traffic) -> bool) {
+/// Waits until what has reached the remote peer satisfies this.
+pub(crate) async fn seen(remote: &FaultyHttpServer, holds: impl FnMut(&Traffic) -> bool) {
     assert!(
-        far.wait_until(SOON, holds).await,
+        remote.wait_until(SOON, holds).await,
         "{:?}",
-        far.traffic(|t| format!("{t:?}"))
+        remote.traffic(|t| format!("{t:?}"))
     );
 }
 
 /// How many messages of this method were sent so far, refused ones included.
-pub(crate) fn sent(far: &FaultyHttpServer, method: &str) -> usize {
-    far.traffic(|traffic| traffic.sent(method))
+pub(crate) fn sent(remote: &FaultyHttpServer, method: &str) -> usize {
+    remote.traffic(|traffic| traffic.sent(method))
 }
 
 /// A handler that notes what it is told.

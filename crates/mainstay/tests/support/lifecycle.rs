@@ -8,7 +8,7 @@ use mainstay::config::{CustomTarget, ServerBuilder, StdioTarget, Target};
 use mainstay::event::EventOrLag;
 use mainstay::transport::{Connecting, Connector, Limits, Lines};
 use mainstay::{CallError, CallOptions, Event, Events, Fleet, Reply, Server, ServerConfig, StateKind};
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use mainstay_testkit::procfs::is_alive;
 use mainstay_testkit::{FaultyServer, Ledger, Script};
 use rustix::process::{Pid, Signal, kill_process};
@@ -134,7 +134,7 @@ pub(crate) struct InMemory {
 #[derive(Default)]
 struct Dialled {
     attempts: usize,
-    far_sides: Vec<FarSide>,
+    memory_servers: Vec<MemoryServer>,
 }
 
 impl InMemory {
@@ -166,14 +166,18 @@ impl InMemory {
         self.dialled().attempts
     }
 
-    /// The far side of the last connection.
-    pub(crate) fn last(&self) -> FarSide {
-        self.dialled().far_sides.last().expect("a connection").clone()
+    /// The remote peer of the last connection.
+    pub(crate) fn last(&self) -> MemoryServer {
+        self.dialled()
+            .memory_servers
+            .last()
+            .expect("a connection")
+            .clone()
     }
 
-    /// The far sides of all connections.
-    pub(crate) fn far_sides(&self) -> Vec<FarSide> {
-        self.dialled().far_sides.clone()
+    /// The remote peers of all connections.
+    pub(crate) fn memory_servers(&self) -> Vec<MemoryServer> {
+        self.dialled().memory_servers.clone()
     }
 
     fn dialled(&self) -> std::sync::MutexGuard<'_, Dialled> {
@@ -188,8 +192,8 @@ impl Connector for InMemory {
         let Some(script) = (self.choose)(dialled.attempts) else {
             return Box::pin(async { Err(io::ErrorKind::ConnectionRefused.into()) });
         };
-        let (near, far) = tokio::io::duplex(64 * 1024);
-        dialled.far_sides.push(FarSide::spawn(far, script));
+        let (near, remote) = tokio::io::duplex(64 * 1024);
+        dialled.memory_servers.push(MemoryServer::spawn(remote, script));
         let (reader, writer) = tokio::io::split(near);
         let lines = Lines::new(reader, writer, Limits::default());
         Box::pin(async { Ok(Box::new(lines) as Box<_>) })

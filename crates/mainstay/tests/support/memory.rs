@@ -11,7 +11,7 @@ use mainstay::handler::{Answer, ClientCapabilities, ServerNotification, ServerRe
 use mainstay::transport::{Connecting, Connector, Limits, Lines, Transport};
 use mainstay::{ClientHandler, Fleet, RawJson, Server, ServerConfig, Status};
 use mainstay_testkit::Script;
-use mainstay_testkit::memory::FarSide;
+use mainstay_testkit::memory::MemoryServer;
 use tokio::sync::watch;
 
 /// Longer than anything takes on a busy machine; reached only by a test that fails.
@@ -25,7 +25,7 @@ pub(crate) struct Memory {
     /// What the connections to come are played from.
     pub(crate) script: Mutex<Script>,
     down: AtomicBool,
-    sides: watch::Sender<Vec<FarSide>>,
+    sides: watch::Sender<Vec<MemoryServer>>,
 }
 
 impl Memory {
@@ -47,8 +47,8 @@ impl Memory {
         self.down.store(down, Ordering::Relaxed);
     }
 
-    /// The far side of the connection with this number, from 1, once there is one.
-    pub(crate) async fn side(&self, number: usize) -> FarSide {
+    /// The remote peer of the connection with this number, from 1, once there is one.
+    pub(crate) async fn side(&self, number: usize) -> MemoryServer {
         let mut sides = self.sides.subscribe();
         let there = sides.wait_for(|sides| sides.len() >= number);
         let sides = tokio::time::timeout(LONG, there).await.expect("a connection");
@@ -62,8 +62,8 @@ impl Connector for Memory {
             if self.down.load(Ordering::Relaxed) {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
-            let (near, far) = tokio::io::duplex(PIPE);
-            let side = FarSide::spawn(far, self.script.lock().unwrap().clone());
+            let (near, remote) = tokio::io::duplex(PIPE);
+            let side = MemoryServer::spawn(remote, self.script.lock().unwrap().clone());
             self.sides.send_modify(|sides| sides.push(side));
             let (reader, writer) = tokio::io::split(near);
             let lines: Box<dyn Transport> = Box::new(Lines::new(reader, writer, Limits::default()));

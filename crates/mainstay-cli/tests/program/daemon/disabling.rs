@@ -1,10 +1,11 @@
-//! Servers that hosts bring and a person disables.
+//! Servers that a person disables or removes while hosts use them.
 
 use mainstay_testkit::Ledger;
 use serde_json::{Value, json};
 
 use super::{Shared, noting, server_pid, wait_until};
 use crate::host::Host;
+use crate::sandbox::{Sandbox, good};
 
 /// The name under which the daemon lists the only server.
 fn name_of_server(shared: &Shared) -> String {
@@ -84,4 +85,49 @@ fn a_call_that_is_cut_because_its_server_is_disabled_says_so() {
     assert!(said.contains("was disabled while the call was pending"), "{said}");
     assert!(said.contains("may have run"), "{said}");
     assert_eq!(answer["result"]["_meta"]["mainstay"]["outcome"], "unknown");
+}
+
+#[test]
+fn a_call_that_is_cut_because_its_server_is_removed_says_so() {
+    let shared = Shared {
+        sandbox: Sandbox::with(&json!({ "demo": good() })),
+    };
+    shared.sandbox.run(&["daemon", "start"]).exits(0);
+    let mut host = Host::start(&shared.sandbox, &["connect"]);
+    host.tools();
+    let call = host.begin_call("demo__sleep", &json!({ "seconds": 60 }));
+    wait_until("the call runs", || {
+        let status = shared.sandbox.run(&["status", "--json"]).json();
+        status["servers"][0]["calls"]["in_flight"] == 1
+    });
+    shared.sandbox.run(&["remove", "demo"]).exits(0);
+    shared.sandbox.run(&["reload"]).exits(0);
+    let answer = host.answer(call);
+    let said = text(&answer["result"]);
+    assert!(said.contains("Server demo was removed"), "{said}");
+    assert!(said.contains("may have run"), "{said}");
+    assert_eq!(answer["result"]["_meta"]["mainstay"]["outcome"], "unknown");
+}
+
+#[test]
+fn a_call_to_a_disabled_server_says_that_it_is_disabled_and_how_to_enable_it() {
+    let shared = Shared {
+        sandbox: Sandbox::with(&json!({ "demo": good() })),
+    };
+    let sandbox = &shared.sandbox;
+    sandbox.run(&["daemon", "start"]).exits(0);
+    sandbox.run(&["call", "demo", "echo", "text=on"]).exits(0);
+    sandbox.run(&["disable", "demo"]).exits(0);
+    let words = "server demo is disabled, and was not asked: `mainstay enable demo` enables it";
+    for line in [
+        &["call", "demo", "echo", "text=off"][..],
+        &["describe", "demo", "echo"],
+    ] {
+        sandbox.run(line).exits(3).says(words);
+    }
+    let document = sandbox.run(&["call", "demo", "echo", "--json"]).exits(3).json();
+    assert_eq!(document["error"]["outcome"], "not_sent", "{document}");
+    // A tool that an enabled server lacks is another mistake.
+    sandbox.run(&["enable", "demo"]).exits(0);
+    sandbox.run(&["call", "demo", "nothing"]).exits(2);
 }

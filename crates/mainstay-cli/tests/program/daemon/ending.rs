@@ -215,3 +215,25 @@ fn a_daemon_whose_directory_is_removed_ends_and_leaves_the_next_one_alone() {
     assert_eq!(server_pid(&mut host), second);
     host.leave().exits(0);
 }
+
+#[test]
+fn options_for_a_daemon_that_runs_already_are_refused_with_the_command_that_applies_them() {
+    let shared = Shared::new();
+    let sandbox = &shared.sandbox;
+    sandbox.run(&["daemon", "start"]).exits(0);
+    let first = shared.daemon_pid();
+    sandbox
+        .run(&["daemon", "start"])
+        .exits(0)
+        .says("a daemon runs already");
+    sandbox.run(&["daemon", "start", "--record"]).exits(1).says(
+        "a daemon runs already, and --record does not apply to it: run `mainstay daemon restart` with the same options",
+    );
+    // A value that is the default is an option too.
+    sandbox
+        .run(&["daemon", "start", "--idle", "10m", "--drain", "1s"])
+        .exits(1)
+        .says("--idle and --drain do not apply to it");
+    assert_eq!(shared.daemon_pid(), first);
+    sandbox.run(&["daemon", "restart", "--record"]).exits(0);
+}

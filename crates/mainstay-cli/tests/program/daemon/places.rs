@@ -341,11 +341,11 @@ fn a_configuration_with_errors_refuses_only_those_who_need_it() {
         .exits(1)
         .says("the daemon's configuration cannot be used")
         .says("mcp.json:1:3")
-        .says("mend it");
+        .says("fix it");
 }
 
 #[test]
-fn a_configuration_that_cannot_be_used_at_the_start_is_applied_when_it_is_mended() {
+fn a_configuration_that_cannot_be_used_at_the_start_is_applied_when_it_is_fixed() {
     for start in [
         &["daemon", "start"][..],
         &["connect", "--", MAINSTAY, "demo-server"],

@@ -252,3 +252,34 @@ fn a_server_that_was_given_up_is_tried_again_with_the_next_host() {
     let mut second = connect(&path).introduced();
     assert!(second.tools().contains(&"echo".to_owned()));
 }
+
+#[test]
+fn a_server_that_lacks_a_variable_of_its_host_fails_with_a_word_about_env() {
+    let shared = Shared::new();
+    let script =
+        "test -n \"$NEED_TOKEN\" || { echo NEED_TOKEN is required >&2; exit 1; }; exec \"$0\" demo-server";
+    let connect = |options: &[&str]| {
+        let line = [
+            &["connect"],
+            options,
+            &["--", "sh", "-c", script, crate::sandbox::MAINSTAY],
+        ]
+        .concat();
+        Host::of(shared.sandbox.command(&line).env("NEED_TOKEN", "abc"))
+    };
+    let params = json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": { "name": "host", "version": "1" },
+    });
+    let refused = connect(&[]).ask("initialize", &params);
+    let words = refused["error"]["message"].as_str().unwrap();
+    assert!(words.contains("NEED_TOKEN is required"), "{words}");
+    assert!(words.ends_with(mainstay_bridge::VARIABLES_HINT), "{words}");
+    shared
+        .sandbox
+        .run(&["status"])
+        .prints("note       A server behind `mainstay connect --` gets only the variables HOME, LOGNAME");
+    let mut named = connect(&["--env", "NEED_TOKEN"]).introduced();
+    assert!(named.tools().contains(&"echo".to_owned()));
+}

@@ -2,10 +2,12 @@
 
 use std::process::{Command, Stdio};
 
+use mainstay_partner::ProtectedServer;
+
 use super::start;
 use crate::sandbox::{MAINSTAY, Ran, Sandbox, finish};
 
-/// Prepares a keyring in which the collection `$COLLECTION` has a key.
+/// Prepares a session in which the keyring of this user is unlocked. `login` logs in as this user chose.
 const KEYRING: &str = r#"
 unlock() { printf pw | gnome-keyring-daemon --unlock --components=secrets >/dev/null 2>&1; }
 lock() {
@@ -13,12 +15,58 @@ lock() {
         org.freedesktop.Secret.Service.Lock array:objpath:/org/freedesktop/secrets/collection/login >/dev/null
 }
 make_key() { head -c 32 /dev/urandom | base64 | secret-tool store --label=mainstay "$@" service mainstay; }
-login() { "$MAINSTAY" login search --key-command "secret-tool lookup service mainstay" </dev/null; }
 unlock || exit 90
 "#;
 
+/// A user with a keyring, who has a protected server in the configuration.
+pub(super) struct KeyringUser {
+    pub(super) protected: ProtectedServer,
+    pub(super) sandbox: Sandbox,
+    /// The options of `mainstay login` that choose where the key of the logins is.
+    key: &'static str,
+}
+
+impl KeyringUser {
+    /// `None` where the partners are not installed.
+    pub(super) fn start(key: &'static str) -> Option<Self> {
+        let (protected, sandbox) = start(600)?;
+        if !has_keyring() {
+            eprintln!("skipped: no keyring");
+            return None;
+        }
+        Some(Self {
+            protected,
+            sandbox,
+            key,
+        })
+    }
+
+    /// Runs a script with a session bus and the keyring of this user.
+    pub(super) fn session(&self, script: &str) -> Ran {
+        let sandbox = &self.sandbox;
+        let own = sandbox.command(&[]);
+        let login = format!(
+            r#"login() {{ "$MAINSTAY" login search {} </dev/null; }}"#,
+            self.key
+        );
+        let mut command = Command::new("dbus-run-session");
+        command
+            .args(["--", "sh", "-c", &format!("{KEYRING}{login}\n{script}")])
+            .env_clear()
+            .envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .env("MAINSTAY", MAINSTAY)
+            .env("BROWSER", self.protected.browser())
+            .env("XDG_RUNTIME_DIR", sandbox.path("work"))
+            .current_dir(sandbox.path("work"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        finish(command.spawn().expect("a session"))
+    }
+}
+
 /// Whether the keyring is installed. Only a plain `cargo test` may go on without.
-pub(super) fn has_keyring() -> bool {
+fn has_keyring() -> bool {
     let found = Command::new("sh")
         .args([
             "-c",
@@ -35,34 +83,14 @@ pub(super) fn has_keyring() -> bool {
     found
 }
 
-/// Runs a script with a session bus and a keyring of its own.
-pub(super) fn in_session(sandbox: &Sandbox, browser: &str, script: &str) -> Ran {
-    let own = sandbox.command(&[]);
-    let mut command = Command::new("dbus-run-session");
-    command
-        .args(["--", "sh", "-c", &format!("{KEYRING}{script}")])
-        .env_clear()
-        .envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))))
-        .env("MAINSTAY", MAINSTAY)
-        .env("BROWSER", browser)
-        .env("XDG_RUNTIME_DIR", sandbox.path("work"))
-        .current_dir(sandbox.path("work"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    finish(command.spawn().expect("a session"))
-}
+/// The key comes from the keyring by a command.
+const KEY_COMMAND: &str = r#"--key-command "secret-tool lookup service mainstay""#;
 
 #[test]
 fn a_key_in_the_keyring_protects_logins_and_a_locked_or_missing_keyring_loses_none() {
-    let Some((protected, sandbox)) = start(600) else {
+    let Some(user) = KeyringUser::start(KEY_COMMAND) else {
         return;
     };
-    if !has_keyring() {
-        eprintln!("skipped: no keyring");
-        return;
-    }
-    let browser = protected.browser();
     let session = r#"
         make_key && login && "$MAINSTAY" call search echo && "$MAINSTAY" auth status || exit 91
         lock
@@ -70,32 +98,27 @@ fn a_key_in_the_keyring_protects_logins_and_a_locked_or_missing_keyring_loses_no
         "$MAINSTAY" call search echo && exit 93
         true
     "#;
-    let ran = in_session(&sandbox, &browser, session);
+    let ran = user.session(session);
     ran.exits(0).says("encrypted with a key from a command");
     ran.says("is the keyring there");
 
     // Without the bus, as in a session over SSH.
-    let gone = sandbox.run(&["auth", "status"]);
+    let gone = user.sandbox.run(&["auth", "status"]);
     gone.exits(1).says("secret-tool");
     // Back in a session with the same keyring, nothing is lost.
-    in_session(&sandbox, &browser, r#""$MAINSTAY" call search echo"#)
+    user.session(r#""$MAINSTAY" call search echo"#)
         .exits(0)
         .prints("ok");
 }
 
 #[test]
 fn a_key_that_vanished_with_its_session_is_named_and_a_new_login_is_possible() {
-    let Some((protected, sandbox)) = start(600) else {
+    let Some(user) = KeyringUser::start(KEY_COMMAND) else {
         return;
     };
-    if !has_keyring() {
-        eprintln!("skipped: no keyring");
-        return;
-    }
-    let browser = protected.browser();
     let volatile = r#"make_key --collection=session && login && "$MAINSTAY" call search echo"#;
-    in_session(&sandbox, &browser, volatile).exits(0).prints("ok");
-    let lost = in_session(&sandbox, &browser, r#""$MAINSTAY" auth status"#);
+    user.session(volatile).exits(0).prints("ok");
+    let lost = user.session(r#""$MAINSTAY" auth status"#);
     lost.exits(1).says("does it hold the key");
     // Another key does not fit. The message says what to do, and that works.
     let again = r#"
@@ -103,6 +126,6 @@ fn a_key_that_vanished_with_its_session_is_named_and_a_new_login_is_possible() {
         "$MAINSTAY" auth status search && exit 94
         "$MAINSTAY" logout search && login && "$MAINSTAY" call search echo
     "#;
-    let ran = in_session(&sandbox, &browser, again);
+    let ran = user.session(again);
     ran.exits(0).says("mainstay logout").prints("ok");
 }

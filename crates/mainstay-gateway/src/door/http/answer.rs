@@ -20,6 +20,7 @@ use super::service::HttpService;
 use super::session::SessionUse;
 use super::stream::{ClientStream, EventReader};
 use super::timeouts::HeadTimer;
+use crate::answer_kind::AnswerKind;
 use crate::budget::Account;
 use crate::client::{Client, Outbox, RunningRequest};
 use crate::door::outgoing::{OutgoingMessage, RequestAnswer};
@@ -87,11 +88,13 @@ impl HttpAnswer {
                 Ok(OutgoingMessage::Pieces(pieces)) => {
                     ResponseBody::Pieces(pieces.into_iter().rev().collect())
                 }
-                Err(spent) => {
+                Err(spent) if answer.kind == AnswerKind::List => {
                     let refusal = HttpRefusal::from(spent).of_request(&answer.id);
                     // The id is known, so it does not matter how an unknown one is written.
                     return refusal.response(NoId::Absent);
                 }
+                // Not a status that asks for another try: the request was carried out.
+                Err(spent) => ResponseBody::Whole(answer.instead(spent)),
             },
             AnswerContent::One(RequestAnswer { id, result, .. }) => {
                 ResponseBody::Whole(message::response(id, result))
@@ -132,7 +135,7 @@ impl HttpService {
                 () = service.draining(), if is_endless => RequestAnswer {
                     result: Ok(ended(&id)),
                     id,
-                    is_shared: false,
+                    kind: AnswerKind::Other,
                 },
             };
             drop((counted, session));

@@ -56,6 +56,11 @@ impl HttpService {
         let is_modern = NamedVersion::of(headers) == NamedVersion::Modern;
         let mut request = match Message::read_any(&body).await {
             Message::Request { id, method, params } => ClientRequest::read(id, &method, params).await,
+            // Its client expects an answer, which a 202 would deny it.
+            Message::Notification { method, .. } if !method.starts_with("notifications/") => {
+                let what = "a request needs an id that is a string or a number";
+                return Err(HttpRefusal::invalid(StatusCode::BAD_REQUEST, what));
+            }
             Message::Notification { method, params } if is_modern => {
                 let principal = Principal::of_connection(caller, head_timer.connection);
                 let params = params.as_ref();

@@ -1,19 +1,20 @@
 //! What a client on stdin sends: its lines, and its first request before anything is started for it.
 
-use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::{fmt, io};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use mainstay::Era;
 use mainstay::gateway::Introduction;
 use mainstay::gateway::message::{Message, Params, RawJson};
 use mainstay::transport::{Limits, Turn};
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
-use super::oversized::{self, END_LENGTH};
-use crate::introduction::ClientIntroduction;
-use crate::protocol::ClientMeta;
+use crate::protocol::{ClientIntroduction, ClientMeta};
 
 /// How much is read at once.
 const READ_SIZE: usize = 16 * 1024;
@@ -60,7 +61,7 @@ impl SkippedLine {
 
     /// The id of the request that it is, where that can be told.
     pub(super) fn request_id(&self) -> Option<RawJson> {
-        oversized::request_id(&self.head, &self.tail)
+        request_id(&self.head, &self.tail)
     }
 }
 
@@ -228,6 +229,112 @@ impl FirstRequest {
             // The session answers these with an error.
             Message::Batch(_) | Message::Garbage(_) => Some(Self { introduction: None }),
         }
+    }
+}
+
+/// How many bytes of each end of a line are kept. Ids and methods are short; hosts write them before the parameters or behind them.
+pub(super) const END_LENGTH: usize = 4 * 1024;
+
+/// The id of the request with this start and end, if both say that it is one. The two may overlap. The request is too long to be
+/// read; its refusal needs the id to reach the caller that waits for it.
+///
+/// It must not guess: an error with the id of an answer would fail another request. So there must be a method, only members of the
+/// top level count, and a line of several messages has no id.
+pub(super) fn request_id(head: &[u8], tail: &[u8]) -> Option<RawJson> {
+    if head.trim_ascii_start().first() != Some(&b'{') {
+        return None;
+    }
+    let mut members = EnvelopeMembers::default();
+    members.read(head);
+    if members.id.is_none() || !members.has_method {
+        members.add(&last_members(tail)?);
+    }
+    let id = members.id.filter(|id| id.is_string() || id.is_number())?;
+    (members.has_method && !members.is_answer).then(|| RawJson::from_value(&id).ok())?
+}
+
+/// What the top level of a message shows, as far as it was read.
+#[derive(Default)]
+struct EnvelopeMembers {
+    id: Option<Value>,
+    has_method: bool,
+    is_answer: bool,
+}
+
+impl EnvelopeMembers {
+    /// Reads members until the bytes end.
+    fn read(&mut self, bytes: &[u8]) {
+        let mut reader = serde_json::Deserializer::from_slice(bytes);
+        // The end of the bytes is an error, and what came before it counts.
+        let _ = (&mut reader).deserialize_map(MembersVisitor(self));
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.id = self.id.take().or_else(|| other.id.clone());
+        self.has_method |= other.has_method;
+        self.is_answer |= other.is_answer;
+    }
+}
+
+struct MembersVisitor<'a>(&'a mut EnvelopeMembers);
+
+impl<'de> Visitor<'de> for MembersVisitor<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a message")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        // The bytes may end inside of a number, so an id counts only when more was read behind it.
+        let mut id = None;
+        while let Some(key) = map.next_key::<String>()? {
+            self.0.id = self.0.id.take().or(id.take());
+            match key.as_str() {
+                "id" => id = Some(map.next_value()?),
+                "method" => {
+                    self.0.has_method = true;
+                    map.next_value::<IgnoredAny>()?;
+                }
+                "result" | "error" => {
+                    self.0.is_answer = true;
+                    map.next_value::<IgnoredAny>()?;
+                }
+                _other => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        self.0.id = self.0.id.take().or(id);
+        Ok(())
+    }
+}
+
+/// The last members of the object that ends with these bytes: those from `"id"` on.
+fn last_members(tail: &[u8]) -> Option<EnvelopeMembers> {
+    // The parts that follow a quoted `id` inside of a value do not end with the brace of the whole message.
+    let starts = (0..tail.len())
+        .rev()
+        .filter(|&at| tail[at..].starts_with(b"\"id\""));
+    let mut starts = starts.take(START_LIMIT);
+    starts.find_map(|start| {
+        let members = [&b"{"[..], &tail[start..]].concat();
+        serde_json::from_slice::<WholeObject>(&members)
+            .ok()
+            .map(|whole| whole.0)
+    })
+}
+
+/// At how many places the last members are looked for.
+const START_LIMIT: usize = 16;
+
+struct WholeObject(EnvelopeMembers);
+
+impl<'de> Deserialize<'de> for WholeObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut members = EnvelopeMembers::default();
+        deserializer.deserialize_map(MembersVisitor(&mut members))?;
+        Ok(Self(members))
     }
 }
 

@@ -90,7 +90,7 @@ mod tests {
     use mainstay::transport::{Limits, Lines, Transport};
     use mainstay::{Fleet, ServerConfig};
     use mainstay_testkit::Script;
-    use mainstay_testkit::memory::FarSide;
+    use mainstay_testkit::memory::MemoryServer;
     use serde_json::json;
 
     use super::*;
@@ -105,8 +105,8 @@ mod tests {
             let tool =
                 json!({ "name": "t", "description": "x".repeat(bytes), "inputSchema": { "type": "object" } });
             let script = Script::new().without_builtin_tools().tool_json(tool);
-            let (near, far) = tokio::io::duplex(64 * 1024);
-            FarSide::spawn(far, script);
+            let (near, remote) = tokio::io::duplex(64 * 1024);
+            MemoryServer::spawn(remote, script);
             let (reader, writer) = tokio::io::split(near);
             Ok(Box::new(Lines::new(reader, writer, Limits::default())) as Box<dyn Transport>)
         };

@@ -1,16 +1,23 @@
 //! One subscriber: which notifications it gets, and the subscriptions that are held for it.
+//!
+//! A subscriber that has seen a list, or listens for it, gets one notification, however much changed in it. Notifications of a task go
+//! to the sessions of the principal that began it (legacy), or to the listens that follow it until it has ended (modern).
 
 use std::sync::Arc;
 
+use mainstay::Catalog;
 use mainstay::catalog::Kind;
-use mainstay::gateway::message::{RawJson, RpcError};
+use mainstay::gateway::message::{Object, RawJson, RpcError};
 use mainstay::handler::ServerNotification;
+use serde::Deserialize;
 
 use super::super::resolve::Upstream;
 use super::super::subscriptions::{RESOURCE_LIMIT, Subscription, Topic};
-use super::{Level, Subscribers, TopicSubscription};
+use super::{Broadcast, Level, SubscriberEntry, Subscribers, TopicSubscription, fingerprints};
 use crate::client::Client;
+use crate::isolation::{Isolated, OwnServers};
 use crate::protocol::invalid_params;
+use crate::scope::Scope;
 
 /// A subscriber, which gets notifications as long as this lives.
 pub(crate) struct Subscriber {
@@ -139,4 +146,149 @@ impl Drop for ExpectedSubscription<'_> {
             }
         }
     }
+}
+
+/// The lists whose changes a subscriber wants.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ListFilter {
+    pub(crate) tools: bool,
+    pub(crate) prompts: bool,
+    pub(crate) resources: bool,
+}
+
+impl Subscribers {
+    /// Takes what is published at the start as known: no client has seen another list.
+    pub(crate) async fn note_lists(&self, catalog: Arc<Catalog>, isolated: &Arc<Isolated>) {
+        let now = fingerprints::of_all(catalog, isolated.clone()).await;
+        self.table().fingerprints.extend(now);
+    }
+
+    /// Notifies every subscriber that sees a list which changed, once for each list.
+    ///
+    /// Cancel safety: dropping the future notifies no subscriber.
+    pub(crate) async fn catalog_changed(&self, catalog: Arc<Catalog>, isolated: &Arc<Isolated>) {
+        let now = fingerprints::of_all(catalog, isolated.clone()).await;
+        let mut table = self.table();
+        let mut changed = Vec::new();
+        for (list, now) in now {
+            if table.fingerprints.insert(list.clone(), now) != Some(now) {
+                changed.push(list);
+            }
+        }
+        for entry in table.entries.values() {
+            let mine = changed.iter().filter(|(scope, _)| entry.sees(scope, isolated));
+            entry.send_list_changes(mine.map(|(_, kind)| *kind));
+        }
+    }
+}
+
+impl SubscriberEntry {
+    /// Whether it sees this change of the shared fleet.
+    fn sees(&self, changed: &Scope, isolated: &Isolated) -> bool {
+        match changed {
+            Scope::Server(name) if isolated.holds(name) => {
+                let follows = self.own.as_ref().is_some_and(|own| own.follows_template(name));
+                follows && self.scope.holds(name)
+            }
+            Scope::Server(_) | Scope::Union => *changed == self.scope,
+        }
+    }
+
+    pub(super) fn send_list_changes(&self, kinds: impl Iterator<Item = Kind>) {
+        let mut methods: Vec<_> = kinds.filter_map(|kind| self.lists.method(kind)).collect();
+        // Resources and their templates share a method, and so do several servers. They come kind by kind.
+        methods.dedup();
+        for method in methods {
+            self.send(&Broadcast::of_change(method, None));
+        }
+    }
+}
+
+impl ListFilter {
+    fn method(&self, kind: Kind) -> Option<&'static str> {
+        let (wanted, method) = match kind {
+            Kind::Tool => (self.tools, "notifications/tools/list_changed"),
+            Kind::Prompt => (self.prompts, "notifications/prompts/list_changed"),
+            Kind::Resource | Kind::Template => (self.resources, "notifications/resources/list_changed"),
+        };
+        wanted.then_some(method)
+    }
+}
+
+/// The notification of a legacy server.
+pub(crate) const TASK_STATUS: &str = "notifications/tasks/status";
+
+/// The notification of a modern server.
+pub(super) const TASK_FOLLOWED: &str = "notifications/tasks";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TaskStatus {
+    task_id: String,
+    status: String,
+}
+
+impl Subscribers {
+    /// Sends the status of a task to the sessions of the principal that began it; `false` when there are none.
+    pub(super) fn task_changed(&self, server: &str, id: &str, params: Option<&RawJson>) -> bool {
+        let mut is_sent = false;
+        for entry in self.table().entries.values() {
+            let begun = entry.session().is_some() && entry.tasks.has(server, id);
+            if begun && entry.shares(server) {
+                let status = params.and_then(|params| entry.tasks.with_public_id(server, params));
+                entry.send(&Broadcast::of_state(TASK_STATUS, status.as_ref()));
+                is_sent = true;
+            }
+        }
+        is_sent
+    }
+
+    /// Sends the status of a shared server's task to the listens that follow it.
+    pub(super) fn followed_task_changed(&self, server: &str, params: Option<&RawJson>) {
+        self.send_to_followers(server, params, |entry, topic| {
+            entry.is_subscribed(topic, server, false)
+        });
+    }
+
+    /// Sends the status of a task of a session's own server to the listens of that session that follow it.
+    pub(crate) fn own_task_changed(&self, own: &Arc<OwnServers>, server: &str, params: Option<&RawJson>) {
+        self.send_to_followers(server, params, |entry, topic| {
+            entry.is_of(own) && entry.is_subscribed(topic, server, true)
+        });
+    }
+
+    fn send_to_followers(
+        &self,
+        server: &str,
+        params: Option<&RawJson>,
+        follows: impl Fn(&SubscriberEntry, &Topic) -> bool,
+    ) {
+        let changed = params.and_then(|params| params.parse::<TaskStatus>().ok());
+        let Some(TaskStatus { task_id, status }) = changed else {
+            return;
+        };
+        let has_ended = matches!(status.as_str(), "completed" | "failed" | "cancelled");
+        let topic = Topic::Task {
+            server: server.to_owned(),
+            id: task_id,
+        };
+        let mut ended = Vec::new();
+        let mut table = self.table();
+        for entry in table.entries.values_mut().filter(|entry| follows(entry, &topic)) {
+            let status = params.and_then(|params| entry.tasks.with_public_id(server, params));
+            entry.send(&Broadcast::of_state(TASK_FOLLOWED, status.as_ref()));
+            if has_ended {
+                ended.extend(entry.topics.remove(&topic));
+            }
+        }
+        drop(table);
+        // Subscriptions end outside of the lock.
+        drop(ended);
+    }
+}
+
+/// The task that a notification is of.
+pub(crate) fn task_id(params: Option<&RawJson>) -> Option<String> {
+    let params = params.and_then(Object::parse)?;
+    params.get("taskId")?.parse().ok()
 }

@@ -1,19 +1,19 @@
 //! Clients of every kind, each of which keeps one session through all of it.
 
-mod ears;
 mod old;
 mod piped;
+mod received;
+mod single_stream;
 mod stateless;
 mod streamable;
-mod woven;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-pub(crate) use ears::Ears;
 pub(crate) use old::Old;
 pub(crate) use piped::Piped;
+pub(crate) use received::ReceivedMessages;
 pub(crate) use stateless::Stateless;
 pub(crate) use streamable::Streamable;
 
@@ -49,21 +49,21 @@ pub(crate) enum ClientKind {
 impl Client {
     /// Makes a request, and answers what it is asked meanwhile. The whole answer; `None` when the client did not wait for
     /// it, or the gateway gave none.
-    pub(crate) async fn ask(&mut self, method: &str, params: Value, manner: ClientKind) -> Option<Value> {
+    pub(crate) async fn ask(&mut self, method: &str, params: Value, kind: ClientKind) -> Option<Value> {
         match self {
-            Self::Streamable(client) => client.ask(method, params, manner).await,
-            Self::Stateless(client) => client.ask(method, params, manner).await,
-            Self::Old(client) => client.ask(method, params, manner).await,
-            Self::Piped(client) => client.ask(method, params, manner).await,
+            Self::Streamable(client) => client.ask(method, params, kind).await,
+            Self::Stateless(client) => client.ask(method, params, kind).await,
+            Self::Old(client) => client.ask(method, params, kind).await,
+            Self::Piped(client) => client.ask(method, params, kind).await,
         }
     }
 
-    pub(crate) fn ears(&self) -> &Ears {
+    pub(crate) fn received(&self) -> &ReceivedMessages {
         match self {
-            Self::Streamable(client) => client.ears(),
-            Self::Stateless(client) => client.ears(),
-            Self::Old(client) => client.ears(),
-            Self::Piped(client) => client.ears(),
+            Self::Streamable(client) => client.received(),
+            Self::Stateless(client) => client.received(),
+            Self::Old(client) => client.received(),
+            Self::Piped(client) => client.received(),
         }
     }
 
@@ -87,7 +87,7 @@ impl Client {
 }
 
 /// The parameters of the retry that a modern client makes of a request that wants input.
-fn retry(params: &Value, response: &Value, ears: &Ears) -> Option<Value> {
+fn retry(params: &Value, response: &Value, received: &ReceivedMessages) -> Option<Value> {
     let result = &response["result"];
     if result["resultType"] != "input_required" {
         return None;
@@ -95,7 +95,7 @@ fn retry(params: &Value, response: &Value, ears: &Ears) -> Option<Value> {
     let questions = result["inputRequests"].as_object().expect("questions");
     let answers: serde_json::Map<String, Value> = questions
         .iter()
-        .map(|(name, question)| (name.clone(), ears.answer(question)))
+        .map(|(name, question)| (name.clone(), received.answer(question)))
         .collect();
     let mut retry = params.clone();
     retry["inputResponses"] = Value::Object(answers);

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use super::woven::{Way, Woven};
-use super::{ClientKind, Ears};
+use super::single_stream::{MessageStream, SingleStream};
+use super::{ClientKind, ReceivedMessages};
 use crate::door::initialize;
 use crate::wire::{Ask, Reply};
 
-pub(crate) struct Old(Woven<Sse>);
+pub(crate) struct Old(SingleStream<Sse>);
 
 struct Sse {
     address: SocketAddr,
@@ -18,7 +18,7 @@ struct Sse {
 }
 
 impl Old {
-    pub(crate) async fn open(address: SocketAddr, path: &str, ears: Ears) -> Self {
+    pub(crate) async fn open(address: SocketAddr, path: &str, received: ReceivedMessages) -> Self {
         let mut stream = Ask::new("GET", path).send(address).await;
         let endpoint = stream.event().await.expect("where to send").data;
         let mut way = Sse {
@@ -30,19 +30,19 @@ impl Old {
         assert!(way.next().await["result"].is_object());
         way.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))
             .await;
-        Self(Woven::new(way, ears))
+        Self(SingleStream::new(way, received))
     }
 
-    pub(super) fn ears(&self) -> &Ears {
-        &self.0.ears
+    pub(super) fn received(&self) -> &ReceivedMessages {
+        &self.0.received
     }
 
-    pub(super) async fn ask(&mut self, method: &str, params: Value, manner: ClientKind) -> Option<Value> {
-        self.0.ask(method, params, manner).await
+    pub(super) async fn ask(&mut self, method: &str, params: Value, kind: ClientKind) -> Option<Value> {
+        self.0.ask(method, params, kind).await
     }
 }
 
-impl Way for Sse {
+impl MessageStream for Sse {
     async fn send(&mut self, message: &Value) {
         let reply = Ask::post(&self.endpoint, message).send(self.address).await;
         assert_eq!(reply.status, 202, "{message}");

@@ -3,29 +3,29 @@
 use mainstay_gateway::{Gateway, Scope};
 use serde_json::{Value, json};
 
-use super::woven::{Way, Woven};
-use super::{ClientKind, Ears};
+use super::single_stream::{MessageStream, SingleStream};
+use super::{ClientKind, ReceivedMessages};
 use crate::pipes::{Client, modern};
 
 pub(crate) struct Piped {
-    woven: Woven<Client>,
+    stream: SingleStream<Client>,
     requests: usize,
 }
 
 impl Piped {
-    pub(crate) async fn open(gateway: &Gateway, scope: Scope, ears: Ears) -> Self {
+    pub(crate) async fn open(gateway: &Gateway, scope: Scope, received: ReceivedMessages) -> Self {
         let (client, _) = Client::initialized(gateway, scope, json!({ "elicitation": {} })).await;
         Self {
-            woven: Woven::new(client, ears),
+            stream: SingleStream::new(client, received),
             requests: 1,
         }
     }
 
-    pub(super) fn ears(&self) -> &Ears {
-        &self.woven.ears
+    pub(super) fn received(&self) -> &ReceivedMessages {
+        &self.stream.received
     }
 
-    pub(super) async fn ask(&mut self, method: &str, mut params: Value, manner: ClientKind) -> Option<Value> {
+    pub(super) async fn ask(&mut self, method: &str, mut params: Value, kind: ClientKind) -> Option<Value> {
         self.requests += 1;
         let of_both_eras = !matches!(
             method,
@@ -39,15 +39,15 @@ impl Piped {
                 params["_meta"][key] = value.clone();
             }
         }
-        self.woven.ask(method, params, manner).await
+        self.stream.ask(method, params, kind).await
     }
 
     pub(super) async fn leave(self) {
-        self.woven.way.leave().await;
+        self.stream.way.leave().await;
     }
 }
 
-impl Way for Client {
+impl MessageStream for Client {
     async fn send(&mut self, message: &Value) {
         self.write(&message.to_string()).await;
     }

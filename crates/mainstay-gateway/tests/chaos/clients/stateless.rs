@@ -9,14 +9,14 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{ClientKind, Ears, URI, retry};
+use super::{ClientKind, ReceivedMessages, URI, retry};
 use crate::door::modern;
 use crate::wire::Reply;
 
 pub(crate) struct Stateless {
     address: SocketAddr,
     path: &'static str,
-    ears: Ears,
+    received: ReceivedMessages,
     last: u64,
     listening: JoinHandle<()>,
 }
@@ -25,39 +25,37 @@ impl Stateless {
     pub(crate) fn new(
         address: SocketAddr,
         path: &'static str,
-        ears: Ears,
+        received: ReceivedMessages,
         dice: Dice,
         over: watch::Receiver<bool>,
     ) -> Self {
-        let listening = tokio::spawn(listen(address, path, ears.clone(), dice, over));
+        let listening = tokio::spawn(listen(address, path, received.clone(), dice, over));
         Self {
             address,
             path,
-            ears,
+            received,
             last: 0,
             listening,
         }
     }
 
-    pub(super) fn ears(&self) -> &Ears {
-        &self.ears
+    pub(super) fn received(&self) -> &ReceivedMessages {
+        &self.received
     }
 
-    pub(super) async fn ask(&mut self, method: &str, params: Value, manner: ClientKind) -> Option<Value> {
-        match manner {
+    pub(super) async fn ask(&mut self, method: &str, params: Value, kind: ClientKind) -> Option<Value> {
+        match kind {
             ClientKind::Waits | ClientKind::Breaks | ClientKind::IsMute => {
-                self.in_rounds(method, params, manner).await
+                self.in_rounds(method, params, kind).await
             }
             // It has no other way to cancel.
             ClientKind::Leaves(after) | ClientKind::Cancels(after) => {
-                timeout(after, self.in_rounds(method, params, manner))
-                    .await
-                    .ok()?
+                timeout(after, self.in_rounds(method, params, kind)).await.ok()?
             }
         }
     }
 
-    async fn in_rounds(&mut self, method: &str, mut params: Value, manner: ClientKind) -> Option<Value> {
+    async fn in_rounds(&mut self, method: &str, mut params: Value, kind: ClientKind) -> Option<Value> {
         loop {
             self.last += 1;
             let id = self.last;
@@ -66,8 +64,8 @@ impl Stateless {
                 .await;
             let response = self.response(reply).await?;
             assert_eq!(response["id"], id, "the answer to another request: {response}");
-            match retry(&params, &response, &self.ears) {
-                Some(_) if manner == ClientKind::IsMute => return None,
+            match retry(&params, &response, &self.received) {
+                Some(_) if kind == ClientKind::IsMute => return None,
                 Some(retry) => params = retry,
                 None => return Some(response),
             }
@@ -83,7 +81,7 @@ impl Stateless {
             if message.get("method").is_none() {
                 return Some(message);
             }
-            let question = self.ears.hear(&message);
+            let question = self.received.hear(&message);
             assert!(
                 question.is_none(),
                 "a modern client was sent a request: {message}"
@@ -102,7 +100,7 @@ impl Stateless {
 async fn listen(
     address: SocketAddr,
     path: &'static str,
-    ears: Ears,
+    received: ReceivedMessages,
     mut dice: Dice,
     over: watch::Receiver<bool>,
 ) {
@@ -110,11 +108,11 @@ async fn listen(
     for id in 1_000_000.. {
         let ask = modern(path, id, "subscriptions/listen", wanted.clone());
         let mut stream = ask.send(address).await;
-        assert_eq!(stream.status, 200, "{}: no listen", ears.mark());
+        assert_eq!(stream.status, 200, "{}: no listen", received.mark());
         let hears = async {
             loop {
                 let event = stream.event().await.expect("a listen stays open");
-                assert!(ears.hear(&event.json()).is_none());
+                assert!(received.hear(&event.json()).is_none());
             }
         };
         let patience = Duration::from_millis(200 + dice.below(3000));

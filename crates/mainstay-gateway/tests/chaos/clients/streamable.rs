@@ -11,13 +11,13 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{ClientKind, Ears, cancelled};
+use super::{ClientKind, ReceivedMessages, cancelled};
 use crate::door::Session;
 use crate::wire::Reply;
 
 pub(crate) struct Streamable {
     session: Session,
-    ears: Ears,
+    received: ReceivedMessages,
     last: u64,
     /// Who holds the standing stream.
     standing: Option<JoinHandle<()>>,
@@ -27,16 +27,16 @@ impl Streamable {
     pub(crate) async fn open(
         address: SocketAddr,
         path: &'static str,
-        ears: Ears,
+        received: ReceivedMessages,
         dice: Dice,
         over: watch::Receiver<bool>,
     ) -> Self {
         let session = Session::open(address, path).await;
         let first = session.listen(None).await;
-        let standing = tokio::spawn(stand_by(session.clone(), first, ears.clone(), dice, over));
+        let standing = tokio::spawn(stand_by(session.clone(), first, received.clone(), dice, over));
         Self {
             session,
-            ears,
+            received,
             last: 0,
             standing: Some(standing),
         }
@@ -46,28 +46,28 @@ impl Streamable {
     pub(crate) fn other_hand(&self) -> Self {
         Self {
             session: self.session.clone(),
-            ears: self.ears.clone(),
+            received: self.received.clone(),
             last: 1_000_000,
             standing: None,
         }
     }
 
-    pub(super) fn ears(&self) -> &Ears {
-        &self.ears
+    pub(super) fn received(&self) -> &ReceivedMessages {
+        &self.received
     }
 
-    pub(super) async fn ask(&mut self, method: &str, params: Value, manner: ClientKind) -> Option<Value> {
+    pub(super) async fn ask(&mut self, method: &str, params: Value, kind: ClientKind) -> Option<Value> {
         self.last += 1;
         let id = self.last;
-        match manner {
+        match kind {
             ClientKind::Waits | ClientKind::Breaks | ClientKind::IsMute => {
-                self.exchange(id, method, params, manner).await
+                self.exchange(id, method, params, kind).await
             }
-            ClientKind::Leaves(after) => timeout(after, self.exchange(id, method, params, manner))
+            ClientKind::Leaves(after) => timeout(after, self.exchange(id, method, params, kind))
                 .await
                 .ok()?,
             ClientKind::Cancels(after) => {
-                let mut exchange = pin!(self.exchange(id, method, params, manner));
+                let mut exchange = pin!(self.exchange(id, method, params, kind));
                 if let Ok(answer) = timeout(after, exchange.as_mut()).await {
                     return answer;
                 }
@@ -77,13 +77,13 @@ impl Streamable {
         }
     }
 
-    async fn exchange(&self, id: u64, method: &str, params: Value, manner: ClientKind) -> Option<Value> {
+    async fn exchange(&self, id: u64, method: &str, params: Value, kind: ClientKind) -> Option<Value> {
         let mut reply = self.session.ask(id, method, params).await;
         loop {
             match reply.status {
                 200 => {}
                 204 => return None,
-                other => panic!("{}: {method} is refused with {other}", self.ears.mark()),
+                other => panic!("{}: {method} is refused with {other}", self.received.mark()),
             }
             if !reply.is_events() {
                 return Some(reply.json().await);
@@ -95,11 +95,11 @@ impl Streamable {
                     assert_eq!(message["id"], id, "the answer to another request");
                     return Some(message);
                 }
-                if manner != ClientKind::IsMute {
-                    answer(&self.session, &self.ears, &message).await;
+                if kind != ClientKind::IsMute {
+                    answer(&self.session, &self.received, &message).await;
                 }
             }
-            if let Some(last) = event.id.filter(|_| manner == ClientKind::Breaks) {
+            if let Some(last) = event.id.filter(|_| kind == ClientKind::Breaks) {
                 drop(reply);
                 reply = self.session.listen(Some(&last)).await;
             }
@@ -124,13 +124,13 @@ impl Streamable {
 async fn stand_by(
     session: Session,
     mut stream: Reply,
-    ears: Ears,
+    received: ReceivedMessages,
     mut dice: Dice,
     mut over: watch::Receiver<bool>,
 ) {
     let mut last = None;
     loop {
-        assert_eq!(stream.status, 200, "{}: no standing stream", ears.mark());
+        assert_eq!(stream.status, 200, "{}: no standing stream", received.mark());
         let breaks = async {
             tokio::time::sleep(Duration::from_millis(50 + dice.below(2000))).await;
             // Not in the end, when everything is well.
@@ -145,7 +145,7 @@ async fn stand_by(
                     let event = event.expect("a standing stream stays open");
                     last = event.id.clone().or(last);
                     if !event.data.is_empty() {
-                        answer(&session, &ears, &event.json()).await;
+                        answer(&session, &received, &event.json()).await;
                     }
                 }
                 () = breaks.as_mut() => break,
@@ -156,8 +156,8 @@ async fn stand_by(
     }
 }
 
-async fn answer(session: &Session, ears: &Ears, message: &Value) {
-    if let Some(answer) = ears.hear(message) {
+async fn answer(session: &Session, received: &ReceivedMessages, message: &Value) {
+    if let Some(answer) = received.hear(message) {
         assert_eq!(session.tell(&answer).await.status, 202);
     }
 }

@@ -14,15 +14,15 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::far::{WebFar, content_length};
+use super::server::{HttpBenchServer, content_length};
 use crate::Fallible;
 
-/// One call as a far side got it.
+/// One call as a server got it.
 pub(crate) struct Recorded(Vec<u8>);
 
 impl Recorded {
-    pub(crate) async fn last_of(far: &WebFar) -> Fallible<Self> {
-        let mut socket = Socket::connect(far).await?;
+    pub(crate) async fn last_of(remote: &HttpBenchServer) -> Fallible<Self> {
+        let mut socket = Socket::connect(remote).await?;
         let recorded = socket.exchange(b"GET /last HTTP/1.1\r\n\r\n").await?;
         Ok(Self(recorded.to_vec()))
     }
@@ -55,7 +55,7 @@ pub(crate) struct Posts {
 }
 
 impl Posts {
-    pub(crate) fn new(far: &WebFar, call: &Recorded) -> Fallible<Self> {
+    pub(crate) fn new(remote: &HttpBenchServer, call: &Recorded) -> Fallible<Self> {
         let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()?
             .with_root_certificates(RootCertStore::empty())
@@ -66,7 +66,7 @@ impl Posts {
                 .no_proxy()
                 .tls_backend_preconfigured(tls)
                 .build()?,
-            url: far.url().parse()?,
+            url: remote.url().parse()?,
             headers: call.headers()?,
             body: Bytes::copy_from_slice(call.body()),
         })
@@ -93,8 +93,8 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    pub(crate) async fn connect(far: &WebFar) -> Fallible<Self> {
-        let stream = TcpStream::connect(("127.0.0.1", far.port)).await?;
+    pub(crate) async fn connect(remote: &HttpBenchServer) -> Fallible<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", remote.port)).await?;
         stream.set_nodelay(true)?;
         Ok(Self {
             stream,

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::bare::{Posts, Recorded, Socket};
-use super::far::WebFar;
+use super::server::HttpBenchServer;
 use crate::compare::RatioPair;
-use crate::far::{FarEra, TOOL};
 use crate::pinned::Pinned;
 use crate::report::RatioRow;
+use crate::server::{BenchEra, TOOL};
 use crate::{Effort, Fallible, runtime};
 
 const BATCH: u32 = 25;
@@ -51,25 +51,25 @@ const MODERN: Names = Names {
 pub(crate) fn measure(effort: Effort) -> Fallible<Vec<RatioRow>> {
     let _pinned = Pinned::to_one()?;
     runtime()?.block_on(async {
-        let mut rows = of_era(FarEra::Legacy, &LEGACY, effort).await?;
-        rows.extend(of_era(FarEra::Modern, &MODERN, effort).await?);
+        let mut rows = of_era(BenchEra::Legacy, &LEGACY, effort).await?;
+        rows.extend(of_era(BenchEra::Modern, &MODERN, effort).await?);
         Ok(rows)
     })
 }
 
-async fn of_era(era: FarEra, names: &Names, effort: Effort) -> Fallible<Vec<RatioRow>> {
-    let far = WebFar::start(era).await?;
-    let fleet = Fleet::builder().start([far.server("far")?.build()?]);
-    let server = fleet.server("far").ok_or("it was just started")?;
+async fn of_era(era: BenchEra, names: &Names, effort: Effort) -> Fallible<Vec<RatioRow>> {
+    let remote = HttpBenchServer::start(era).await?;
+    let fleet = Fleet::builder().start([remote.server("remote")?.build()?]);
+    let server = fleet.server("remote").ok_or("it was just started")?;
     server.wait_connected(Duration::from_secs(10)).await?;
     let supervised = Arc::new(SupervisedHttp {
         server,
         arguments: json!({ "message": "hello" }),
     });
     supervised.call().await;
-    let recorded = Recorded::last_of(&far).await?;
-    let posts = Arc::new(Posts::new(&far, &recorded)?);
-    let mut socket = Socket::connect(&far).await?;
+    let recorded = Recorded::last_of(&remote).await?;
+    let posts = Arc::new(Posts::new(&remote, &recorded)?);
+    let mut socket = Socket::connect(&remote).await?;
 
     let rounds = effort.rounds(800);
     let ours = async || supervised.call().await;
@@ -89,7 +89,7 @@ async fn of_era(era: FarEra, names: &Names, effort: Effort) -> Fallible<Vec<Rati
         over_socket.row(names.over_socket, "socket", "supervised", None),
     ];
     if let Some(name) = names.over_peer {
-        let peer = Unsupervised::start(Box::new(Http::new(far.url(), HttpOptions::new())?));
+        let peer = Unsupervised::start(Box::new(Http::new(remote.url(), HttpOptions::new())?));
         peer.request("initialize", &json!({})).await?;
         let params = json!({ "name": TOOL, "arguments": supervised.arguments });
         let asks = async || {

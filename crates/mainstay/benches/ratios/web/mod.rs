@@ -3,5 +3,5 @@
 
 mod bare;
 pub(crate) mod calls;
-pub(crate) mod far;
 pub(crate) mod outage;
+pub(crate) mod server;

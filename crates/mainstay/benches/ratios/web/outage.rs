@@ -11,18 +11,18 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::bare::{Posts, Recorded};
-use super::far::{HANG, WebFar};
+use super::server::{HANG, HttpBenchServer};
 use crate::compare::{RatioPair, nanoseconds};
-use crate::far::{FarEra, TOOL};
 use crate::report::RatioRow;
+use crate::server::{BenchEra, TOOL};
 use crate::{Effort, Fallible, runtime};
 
 /// From SIGKILL to the failure of the call that was pending, over that of a POST that was.
 pub(crate) fn death(effort: Effort) -> Fallible<Vec<RatioRow>> {
     runtime()?.block_on(async {
         let rounds = effort.rounds(40);
-        let legacy = deaths(FarEra::Legacy, rounds).await?;
-        let modern = deaths(FarEra::Modern, rounds).await?;
+        let legacy = deaths(BenchEra::Legacy, rounds).await?;
+        let modern = deaths(BenchEra::Modern, rounds).await?;
         let row = |pair: &RatioPair, name| pair.row(name, "reqwest", "pending call failed", None);
         Ok(vec![
             row(&legacy, "death, HTTP with a session"),
@@ -40,17 +40,27 @@ pub(crate) fn come_back(effort: Effort) -> Fallible<Vec<RatioRow>> {
     runtime()?.block_on(async {
         let mut rows = Vec::new();
         for (name, era, outage, rounds) in [
-            ("return at once, HTTP with a session", FarEra::Legacy, AT_ONCE, 40),
-            ("return at once, HTTP modern", FarEra::Modern, AT_ONCE, 40),
+            (
+                "return at once, HTTP with a session",
+                BenchEra::Legacy,
+                AT_ONCE,
+                40,
+            ),
+            ("return at once, HTTP modern", BenchEra::Modern, AT_ONCE, 40),
             (
                 "return after 0.1 s, HTTP with a session",
-                FarEra::Legacy,
+                BenchEra::Legacy,
                 SHORT,
                 40,
             ),
-            ("return after 0.1 s, HTTP modern", FarEra::Modern, SHORT, 40),
-            ("return after 1 s, HTTP with a session", FarEra::Legacy, LONG, 10),
-            ("return after 1 s, HTTP modern", FarEra::Modern, LONG, 10),
+            ("return after 0.1 s, HTTP modern", BenchEra::Modern, SHORT, 40),
+            (
+                "return after 1 s, HTTP with a session",
+                BenchEra::Legacy,
+                LONG,
+                10,
+            ),
+            ("return after 1 s, HTTP modern", BenchEra::Modern, LONG, 10),
         ] {
             let pair = returns(era, outage, effort.rounds(rounds)).await?;
             rows.push(pair.row(name, "connected", "call answered", None));
@@ -59,9 +69,9 @@ pub(crate) fn come_back(effort: Effort) -> Fallible<Vec<RatioRow>> {
     })
 }
 
-async fn deaths(era: FarEra, rounds: usize) -> Fallible<RatioPair> {
-    let mut theirs = WebFar::start(era).await?;
-    let mut ours = WebFar::start(era).await?;
+async fn deaths(era: BenchEra, rounds: usize) -> Fallible<RatioPair> {
+    let mut theirs = HttpBenchServer::start(era).await?;
+    let mut ours = HttpBenchServer::start(era).await?;
     let (fleet, server) = kept(&ours).await?;
     let hang = json!({ "message": HANG });
     // It is to fail, and not to be made again.
@@ -85,39 +95,42 @@ async fn deaths(era: FarEra, rounds: usize) -> Fallible<RatioPair> {
 }
 
 /// From the death of a server to the end of what waits for its answer, and says whether it failed.
-async fn fails_when_killed(far: &mut WebFar, waiting: tokio::task::JoinHandle<bool>) -> Fallible<Duration> {
-    far.hangs().await?;
+async fn fails_when_killed(
+    remote: &mut HttpBenchServer,
+    waiting: tokio::task::JoinHandle<bool>,
+) -> Fallible<Duration> {
+    remote.hangs().await?;
     let killed = Instant::now();
-    far.kill()?;
+    remote.kill()?;
     if !waiting.await? {
         return Err("it was answered by a dead server".into());
     }
     let took = killed.elapsed();
-    far.dead().await?;
+    remote.dead().await?;
     Ok(took)
 }
 
-async fn returns(era: FarEra, outage: Duration, rounds: usize) -> Fallible<RatioPair> {
-    let mut far = WebFar::start(era).await?;
-    let (fleet, server) = kept(&far).await?;
+async fn returns(era: BenchEra, outage: Duration, rounds: usize) -> Fallible<RatioPair> {
+    let mut remote = HttpBenchServer::start(era).await?;
+    let (fleet, server) = kept(&remote).await?;
     let mut pair = RatioPair::new();
     for _ in 0..rounds {
-        far.kill()?;
-        far.dead().await?;
+        remote.kill()?;
+        remote.dead().await?;
         let caller = server.clone();
         let call = tokio::spawn(async move { answered(&caller).await.map_err(|error| error.to_string()) });
         sleep(outage).await;
         let connecting = thread::spawn({
-            let port = far.port;
+            let port = remote.port;
             move || {
                 while TcpStream::connect(("127.0.0.1", port)).is_err() {}
                 SystemTime::now()
             }
         });
-        far = far.again().await?;
+        remote = remote.again().await?;
         let answered = call.await??;
         let connected = connecting.join().map_err(|_| "it connects")?;
-        let after = |moment: SystemTime| moment.duration_since(far.since).map(nanoseconds);
+        let after = |moment: SystemTime| moment.duration_since(remote.since).map(nanoseconds);
         pair.push(after(connected)?, after(answered)?);
     }
     fleet.close(Duration::from_secs(5)).await;
@@ -125,12 +138,12 @@ async fn returns(era: FarEra, outage: Duration, rounds: usize) -> Fallible<Ratio
 }
 
 /// A server that Mainstay keeps, and that has answered once.
-async fn kept(far: &WebFar) -> Fallible<(Fleet, Server)> {
+async fn kept(remote: &HttpBenchServer) -> Fallible<(Fleet, Server)> {
     let mut policy = Policy::default();
     // Every start but the first takes a token, and here nothing is done but to kill and start.
     policy.bucket.size = NonZeroU32::MAX;
-    let fleet = Fleet::builder().start([far.server("far")?.policy(policy).build()?]);
-    let server = fleet.server("far").ok_or("it was just started")?;
+    let fleet = Fleet::builder().start([remote.server("remote")?.policy(policy).build()?]);
+    let server = fleet.server("remote").ok_or("it was just started")?;
     server.wait_connected(Duration::from_secs(10)).await?;
     answered(&server).await?;
     Ok((fleet, server))
@@ -138,13 +151,13 @@ async fn kept(far: &WebFar) -> Fallible<(Fleet, Server)> {
 
 /// Calls until a call is answered; says when it was.
 async fn answered(server: &Server) -> Fallible<SystemTime> {
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const RETURN_TIMEOUT: Duration = Duration::from_secs(30);
     let began = Instant::now();
     let arguments = json!({ "message": "hello" });
     loop {
         match server.call(TOOL, &arguments).await {
             Ok(_) => return Ok(SystemTime::now()),
-            Err(error) if began.elapsed() > PATIENCE => return Err(error.into()),
+            Err(error) if began.elapsed() > RETURN_TIMEOUT => return Err(error.into()),
             // A caller that waits for the server has no pause of its own; one that lost it asks again.
             Err(_) => sleep(Duration::from_millis(1)).await,
         }

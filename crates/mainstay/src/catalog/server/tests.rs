@@ -1,7 +1,7 @@
 use super::{About, ServerCatalog};
-use crate::catalog::diagnostic::{CatalogFault, MAX_DIAGNOSTICS};
 use crate::catalog::fixtures::{catalog, listings, prompt, raw, resource, template, tool};
 use crate::catalog::pages::{CutOff, ItemList, MAX_BYTES, MAX_ITEM_BYTES};
+use crate::catalog::server::{CatalogFault, MAX_DIAGNOSTICS};
 use crate::catalog::{CacheScope, Caching, Item, Kind};
 
 fn keys(catalog: &ServerCatalog, kind: Kind) -> Vec<&str> {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::Stored;
-use crate::catalog::hash::Hasher;
+use crate::catalog::names::Hasher;
 use crate::catalog::{About, CacheScope, Caching, ItemList, Kind, ServerCatalog};
 use crate::wire::RawJson;
 

@@ -70,6 +70,26 @@ fn a_server_that_offers_nothing_is_published_without_a_change_of_content() {
 }
 
 #[test]
+fn a_name_leads_to_what_is_really_called_so_whichever_server_is_listed_first() {
+    let owner = |catalog: &Catalog| {
+        let tool = catalog.tool("my_server__x_y").unwrap();
+        (tool.server().to_owned(), tool.original().to_owned())
+    };
+    let exact = ("my_server", vec![tool("x_y"), tool("x y"), tool("x.y")]);
+    let changed = ("my server", vec![tool("x_y")]);
+    let alone = union(std::slice::from_ref(&exact), &Catalog::empty());
+    let both = union(&[changed, exact], &alone);
+    for catalog in [&alone, &both] {
+        assert_eq!(owner(catalog), ("my_server".to_owned(), "x_y".to_owned()));
+        assert_eq!(names(catalog), ["my_server__x_y"]);
+    }
+    let said: Vec<_> = both.diagnostics().iter().map(ToString::to_string).collect();
+    assert_eq!(both.diagnostics().len(), 3, "{said:?}");
+    assert_eq!(both.diagnostics()[0].server, "my server", "{said:?}");
+    assert!(said.iter().all(|said| said.contains("is set aside")), "{said:?}");
+}
+
+#[test]
 fn a_tool_that_moves_to_another_server_is_a_change() {
     let one = union(&[("a__b", vec![tool("c")])], &Catalog::empty());
     let two = union(&[("a", vec![tool("b__c")])], &one);

@@ -3,21 +3,17 @@
 //! The rest is read even after a mistake, so that a person sees everything that is wrong at once.
 
 mod http;
-mod oauth;
 mod program;
 
-use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
-use super::expand::{self, Remark, Variables};
+use super::expand::{self, Remark, Variables, from_folder, with_home};
 use super::fields::{Field, FieldSet, unknown};
 use super::filters;
 use super::host::Host;
 use super::keys::SERVER;
 use super::layout::Layout;
 use super::parse::FileContext;
-use super::paths;
 use super::report::ProblemReport;
 use super::settings::{foreign_timeouts, settings};
 use super::syntax::Value;
@@ -25,8 +21,7 @@ use crate::config::builder::ServerBuilder;
 use crate::config::nearest::nearest;
 use crate::config::problem::{ProblemText, quoted};
 use crate::config::server::ServerConfig;
-use crate::config::target::{ConfigText, CustomTarget, HttpKind, Target};
-use crate::transport::{Connecting, Connector};
+use crate::config::target::{ConfigText, HttpKind, Target, UnusableTarget};
 
 /// What only a program has.
 const OF_PROGRAMS: [&str; 5] = ["args", "env", "environment", "env_file", "cwd"];
@@ -175,22 +170,12 @@ fn with_settings<T: Into<Target>>(
 }
 
 /// The same server without a value that it needs. If it is enabled, its start fails and names that value.
-fn lacking<T>(server: ServerBuilder<T>, value: &str) -> ServerBuilder<CustomTarget> {
-    let identity = format!("lacking: {value}");
-    let connector = Arc::new(Lacking(value.to_owned()));
+fn lacking<T>(server: ServerBuilder<T>, value: &str) -> ServerBuilder<UnusableTarget> {
     ServerBuilder {
-        target: CustomTarget { identity, connector },
+        target: UnusableTarget {
+            reason: value.to_owned(),
+        },
         settings: server.settings,
-    }
-}
-
-/// Fails every connection, because a value is missing.
-struct Lacking(String);
-
-impl Connector for Lacking {
-    fn connect(&self) -> Connecting<'_> {
-        let error = io::Error::new(io::ErrorKind::InvalidInput, self.0.clone());
-        Box::pin(std::future::ready(Err(error)))
     }
 }
 
@@ -321,10 +306,7 @@ fn transport(
                 Some(meant) => format!("did you mean {meant:?}?"),
                 None => r#"write "stdio", "http" or "sse", or leave it out"#.to_owned(),
             };
-            kind.error(
-                report,
-                ProblemText::new(format!("{} is not understood", quoted(other)), fix),
-            );
+            kind.not_understood(other, &fix, report);
             return None;
         }
     };
@@ -375,13 +357,13 @@ fn path_from_folder(
     report: &mut ProblemReport<'_>,
 ) -> Option<ConfigText> {
     let path = path(field, context, report)?;
-    let absolute = paths::from_folder(path, context.variables.folder);
+    let absolute = from_folder(path, context.variables.folder);
     absolute.map_err(|problem| field.error(report, problem)).ok()
 }
 
 fn path(field: &Field<'_>, context: &EntryContext<'_>, report: &mut ProblemReport<'_>) -> Option<ConfigText> {
     let written = field.text(report)?;
-    let path = paths::with_home(
+    let path = with_home(
         expanded(field, written, &context.variables, report)?,
         context.variables.lookup,
     );

@@ -84,6 +84,30 @@ impl<'a> FieldSet<'a> {
         let (_, field) = self.fields.iter().find(|(known, _)| *known == key)?;
         (!matches!(field.node.value, Value::Null)).then_some(field)
     }
+
+    /// What a reader such as [`Field::duration`] makes of the value of a key, if it is set.
+    pub(super) fn read<T>(
+        &self,
+        key: &'static str,
+        reader: impl FnOnce(&Field<'a>, &mut ProblemReport<'_>) -> Option<T>,
+        report: &mut ProblemReport<'_>,
+    ) -> Option<T> {
+        reader(self.get(key)?, report)
+    }
+
+    /// The items of an array; none if the key is not set.
+    pub(super) fn items(&self, key: &'static str, report: &mut ProblemReport<'_>) -> Vec<Field<'a>> {
+        self.read(key, Field::items, report).unwrap_or_default()
+    }
+
+    /// The entries of an object whose keys are the person's own; none if the key is not set.
+    pub(super) fn entries(
+        &self,
+        key: &'static str,
+        report: &mut ProblemReport<'_>,
+    ) -> Vec<(&'a str, Field<'a>)> {
+        self.read(key, Field::entries, report).unwrap_or_default()
+    }
 }
 
 impl<'a> Field<'a> {
@@ -154,6 +178,26 @@ impl<'a> Field<'a> {
             Value::Flag(flag) => Some(*flag),
             other => self.mistyped(report, "true or false", other),
         }
+    }
+
+    /// One of these words. Any other is an error with this fix.
+    pub(super) fn one_of<T: Copy>(
+        &self,
+        words: &[(&str, T)],
+        fix: &str,
+        report: &mut ProblemReport<'_>,
+    ) -> Option<T> {
+        let written = self.text(report)?;
+        let found = words.iter().find(|(word, _)| *word == written);
+        if found.is_none() {
+            self.not_understood(written, fix, report);
+        }
+        found.map(|(_, meaning)| *meaning)
+    }
+
+    pub(super) fn not_understood(&self, written: &str, fix: &str, report: &mut ProblemReport<'_>) {
+        let message = format!("{} is not understood", quoted(written));
+        self.error(report, ProblemText::new(message, fix));
     }
 
     pub(super) fn object(&self, report: &mut ProblemReport<'_>) -> Option<&'a Mapping<'a>> {

@@ -6,8 +6,7 @@ use super::host::Host;
 use super::report::ProblemReport;
 use super::settings;
 use crate::config::problem::ProblemText;
-use crate::config::tool_view::Glob;
-use crate::config::tool_view::ToolView;
+use crate::config::tool_view::{Glob, ToolView};
 
 /// Lists of the only tools that are shown.
 const SHOWN: [&str; 3] = ["enabled_tools", "include_tools", "available_tools"];

@@ -6,8 +6,7 @@
 use std::fmt;
 use std::path::Path;
 
-use super::syntax::Syntax;
-use super::syntax::{Mapping, Node, Value};
+use super::syntax::{Mapping, Node, Syntax, Value};
 
 /// The program whose format a file is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use super::host::{self, Host};
 use super::report::ProblemReport;
-use super::syntax::Syntax;
-use super::syntax::{Mapping, Node, Value};
+use super::syntax::{Mapping, Node, Syntax, Value};
 use crate::config::nearest::nearest;
 use crate::config::problem::{ProblemText, dotted, quoted};
 

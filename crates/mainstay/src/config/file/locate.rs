@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::error::ConfigError;
+use super::configuration::ConfigError;
 
 /// The variable that names a configuration file.
 const VARIABLE: &str = "MAINSTAY_CONFIG";

@@ -8,7 +8,6 @@ mod bounded;
 mod configuration;
 mod entry;
 mod env_file;
-mod error;
 mod expand;
 mod fields;
 mod filters;
@@ -19,10 +18,7 @@ mod keys;
 mod layout;
 mod locate;
 mod parse;
-mod paths;
-mod read;
 mod report;
-mod restart;
 mod schema;
 mod settings;
 pub mod source;
@@ -31,8 +27,7 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 
-pub use configuration::Configuration;
-pub use error::ConfigError;
+pub use configuration::{ConfigError, Configuration};
 pub use host::Host;
 pub use locate::{ConfigOrigin, Located, locate};
 pub use schema::json_schema;

@@ -3,17 +3,15 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
-use super::configuration::Configuration;
+use super::bounded::FilesRead;
+use super::configuration::{ConfigError, Configuration};
 use super::entry::{self, EntryContext};
-use super::error::ConfigError;
 use super::expand::Lookup;
 use super::fields::{Field, unknown};
 use super::host::{self, Host};
 use super::layout::{GROUPS, Group, Layout, is_group};
-use super::read::FilesRead;
 use super::report::{LineIndex, ProblemReport};
-use super::syntax::Syntax;
-use super::syntax::{Mapping, Node, Value};
+use super::syntax::{Mapping, Node, Syntax, Value};
 use crate::config::nearest::nearest;
 use crate::config::problem::{ProblemText, dotted};
 

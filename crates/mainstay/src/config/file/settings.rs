@@ -1,15 +1,16 @@
 //! Reads the settings of a server: everything but how it is reached and which tools are shown.
 
-use crate::config::builder::ServerBuilder;
 use std::time::Duration;
+
+use mainstay_lifecycle::{Backoff, Policy, Probe, WhenLost, WhenSpent};
 
 use super::fields::{Field, FieldSet};
 use super::host::Host;
-use super::keys::{OF_OPENCODE, TOOLS};
+use super::keys::{BACKOFF, BUCKET, OF_OPENCODE, PROBE, RESTART, TOOLS};
 use super::report::ProblemReport;
-use super::restart;
 use super::syntax::Value;
-use crate::config::problem::{ProblemText, quoted};
+use crate::config::builder::ServerBuilder;
+use crate::config::problem::ProblemText;
 use crate::config::server::{Isolation, Replay};
 use crate::config::target::Target;
 use crate::config::tool_view::ToolView;
@@ -22,48 +23,36 @@ pub(super) fn settings<T: Into<Target>>(
     report: &mut ProblemReport<'_>,
 ) -> ServerBuilder<T> {
     server = server
-        .policy(restart::policy(fields, report))
+        .policy(policy(fields, report))
         .enabled(enabled(fields, report));
-    if let Some(required) = fields.get("required").and_then(|field| field.flag(report)) {
+    if let Some(required) = fields.read("required", Field::flag, report) {
         server = server.required(required);
     }
-    if let Some(lazy) = fields.get("lazy").and_then(|field| field.flag(report)) {
+    if let Some(lazy) = fields.read("lazy", Field::flag, report) {
         server = server.lazy(lazy);
     }
-    if let Some(isolation) = fields.get("isolation").and_then(|field| isolation(field, report)) {
+    if let Some(isolation) = fields.read("isolation", isolation, report) {
         server = server.isolation(isolation);
     }
-    if let Some(timeout) = fields
-        .get("startup_timeout")
-        .and_then(|field| field.duration(report))
-    {
+    if let Some(timeout) = fields.read("startup_timeout", Field::duration, report) {
         server = server.startup_timeout(timeout);
     }
-    if let Some(timeout) = fields
-        .get("call_timeout")
-        .and_then(|field| field.duration(report))
-    {
+    if let Some(timeout) = fields.read("call_timeout", Field::duration, report) {
         server = server.call_timeout(timeout);
     }
-    if let Some(timeout) = fields
-        .get("call_idle_timeout")
-        .and_then(|field| field.duration(report))
-    {
+    if let Some(timeout) = fields.read("call_idle_timeout", Field::duration, report) {
         server = server.call_idle_timeout(timeout);
     }
-    if let Some(timeout) = fields
-        .get("wait_timeout")
-        .and_then(|field| field.duration(report))
-    {
+    if let Some(timeout) = fields.read("wait_timeout", Field::duration, report) {
         server = server.wait_timeout(timeout);
     }
-    if let Some(era) = fields.get("era").and_then(|field| era(field, report)) {
+    if let Some(era) = fields.read("era", era, report) {
         server = server.era(era);
     }
-    if let Some(waiters) = fields.get("waiters").and_then(|field| field.whole_number(report)) {
+    if let Some(waiters) = fields.read("waiters", Field::whole_number, report) {
         server = server.waiters(waiters);
     }
-    if let Some(replay) = fields.get("replay").and_then(|field| replay(field, report)) {
+    if let Some(replay) = fields.read("replay", replay, report) {
         server = server.replay(replay);
     }
     server
@@ -71,7 +60,7 @@ pub(super) fn settings<T: Into<Target>>(
 
 /// `enabled`, or the `disabled` that other programs write.
 fn enabled(fields: &FieldSet<'_>, report: &mut ProblemReport<'_>) -> bool {
-    let enabled = fields.get("enabled").and_then(|field| field.flag(report));
+    let enabled = fields.read("enabled", Field::flag, report);
     let Some(field) = fields.get("disabled") else {
         return enabled.unwrap_or(true);
     };
@@ -86,48 +75,19 @@ fn enabled(fields: &FieldSet<'_>, report: &mut ProblemReport<'_>) -> bool {
 }
 
 fn era(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option<Era> {
-    match field.text(report)? {
-        "legacy" => Some(Era::Legacy),
-        "modern" => Some(Era::Modern),
-        other => {
-            let problem = ProblemText::new(
-                format!("{} is not understood", quoted(other)),
-                r#"write "legacy" or "modern", or leave it out"#,
-            );
-            field.error(report, problem);
-            None
-        }
-    }
+    let eras = [("legacy", Era::Legacy), ("modern", Era::Modern)];
+    field.one_of(&eras, r#"write "legacy" or "modern", or leave it out"#, report)
 }
 
 fn isolation(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option<Isolation> {
-    match field.text(report)? {
-        "shared" => Some(Isolation::Shared),
-        "session" => Some(Isolation::Session),
-        other => {
-            let problem = ProblemText::new(
-                format!("{} is not understood", quoted(other)),
-                r#"write "shared", or "session" for a server of its own for each client"#,
-            );
-            field.error(report, problem);
-            None
-        }
-    }
+    let kinds = [("shared", Isolation::Shared), ("session", Isolation::Session)];
+    let fix = r#"write "shared", or "session" for a server of its own for each client"#;
+    field.one_of(&kinds, fix, report)
 }
 
 fn replay(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option<Replay> {
-    match field.text(report)? {
-        "safe" => Some(Replay::Safe),
-        "never" => Some(Replay::Never),
-        other => {
-            let problem = ProblemText::new(
-                format!("{} is not understood", quoted(other)),
-                r#"write "safe" or "never""#,
-            );
-            field.error(report, problem);
-            None
-        }
-    }
+    let choices = [("safe", Replay::Safe), ("never", Replay::Never)];
+    field.one_of(&choices, r#"write "safe" or "never""#, report)
 }
 
 /// Which tools are shown, and how.
@@ -141,29 +101,17 @@ pub(super) fn tools(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option
         Some(field) => included(view, field, report),
         None => view,
     };
-    for item in fields
-        .get("exclude")
-        .and_then(|field| field.items(report))
-        .unwrap_or_default()
-    {
+    for item in fields.items("exclude", report) {
         if let Some(pattern) = item.text(report) {
             view = view.exclude(pattern);
         }
     }
-    for (tool, field) in fields
-        .get("rename")
-        .and_then(|field| field.entries(report))
-        .unwrap_or_default()
-    {
+    for (tool, field) in fields.entries("rename", report) {
         if let Some(name) = field.text(report) {
             view = view.rename(tool, name);
         }
     }
-    for (tool, field) in fields
-        .get("describe")
-        .and_then(|field| field.entries(report))
-        .unwrap_or_default()
-    {
+    for (tool, field) in fields.entries("describe", report) {
         if let Some(text) = field.text(report) {
             view = view.describe_as(tool, text);
         }
@@ -285,4 +233,144 @@ fn limit(field: &Field<'_>, unit: f64, report: &mut ProblemReport<'_>) -> Option
         return None;
     }
     Some(limit)
+}
+
+/// The policy of a server, from its fields.
+pub(super) fn policy(fields: &FieldSet<'_>, report: &mut ProblemReport<'_>) -> Policy {
+    let mut policy = Policy::default();
+    if let Some(field) = fields.get("restart") {
+        restart(field, &mut policy, report);
+    }
+    if let Some(field) = fields.get("probe") {
+        policy.probe = probe(field, report);
+    }
+    if let Some(field) = fields.get("idle_stop") {
+        policy.idle_stop = match field.value() {
+            Value::Flag(false) => None,
+            _ => field.duration(report),
+        };
+    }
+    if let Some(field) = fields.get("refresh_interval") {
+        policy.expiry.every = field.duration(report);
+    }
+    policy
+}
+
+fn restart(field: &Field<'_>, policy: &mut Policy, report: &mut ProblemReport<'_>) {
+    if let Value::Text(text) = field.value() {
+        if text.as_ref() == "never" {
+            policy.when_lost = WhenLost::StayDisconnected;
+        } else {
+            when_spent(field, policy, report, r#"write "probe", "give_up" or "never""#);
+        }
+        return;
+    }
+    let Some(object) = field.object(report) else {
+        return;
+    };
+    let fields = FieldSet::of(field, object, &RESTART, report);
+    if let Some(budget) = fields.read("budget", Field::count, report) {
+        policy.budget = budget;
+    }
+    if let Some(field) = fields.get("backoff") {
+        backoff(field, policy, report);
+    }
+    if let Some(field) = fields.get("when_spent") {
+        when_spent(field, policy, report, r#"write "probe" or "give_up""#);
+    }
+    if let Some(field) = fields.get("slow_probe") {
+        let period = field.duration(report);
+        match (&mut policy.when_spent, period) {
+            (WhenSpent::ProbeEvery(every), Some(period)) => *every = period,
+            (WhenSpent::ProbeEvery(_), None) => {}
+            (WhenSpent::GiveUp, _) => {
+                let problem = ProblemText::new(
+                    r#"has no effect, since when_spent is "give_up""#,
+                    "remove one of the two",
+                );
+                field.warning(report, problem);
+            }
+        }
+    }
+    if let Some(field) = fields.get("bucket") {
+        bucket(field, policy, report);
+    }
+    if let Some(stable_after) = fields.read("stable_after", Field::duration, report) {
+        policy.stable_after = stable_after;
+    }
+}
+
+fn when_spent(field: &Field<'_>, policy: &mut Policy, report: &mut ProblemReport<'_>, fix: &str) {
+    match field.text(report) {
+        None | Some("probe") => {}
+        Some("give_up" | "giveUp") => policy.when_spent = WhenSpent::GiveUp,
+        Some("never") => field.error(
+            report,
+            ProblemText::new(
+                "says nothing of a budget that is spent",
+                r#"for a server that only a call or a person starts again, write "restart": "never""#,
+            ),
+        ),
+        Some(other) => field.not_understood(other, fix, report),
+    }
+}
+
+fn backoff(field: &Field<'_>, policy: &mut Policy, report: &mut ProblemReport<'_>) {
+    let Some(object) = field.object(report) else {
+        return;
+    };
+    let fields = FieldSet::of(field, object, &BACKOFF, report);
+    let first = fields.read("first", Field::duration, report);
+    let ceiling = fields.read("ceiling", Field::duration, report);
+    let usual = Backoff::default();
+    policy.backoff = match (first, ceiling) {
+        (Some(first), Some(ceiling)) => {
+            if ceiling < first
+                && !ceiling.is_zero()
+                && let Some(field) = fields.get("ceiling")
+            {
+                let problem = ProblemText::new(
+                    "the longest pause is shorter than the first",
+                    "raise it, or lower `first`",
+                );
+                field.error(report, problem);
+            }
+            // A zero ceiling stays what it is, so that it is reported as such.
+            Backoff::new(first.min(ceiling), ceiling)
+        }
+        (Some(first), None) => Backoff::new(first, usual.ceiling()),
+        (None, Some(ceiling)) => Backoff::new(usual.first().min(ceiling), ceiling),
+        (None, None) => usual,
+    };
+}
+
+fn bucket(field: &Field<'_>, policy: &mut Policy, report: &mut ProblemReport<'_>) {
+    let Some(object) = field.object(report) else {
+        return;
+    };
+    let fields = FieldSet::of(field, object, &BUCKET, report);
+    if let Some(size) = fields.read("size", Field::count, report) {
+        policy.bucket.size = size;
+    }
+    if let Some(refill_every) = fields.read("refill_every", Field::duration, report) {
+        policy.bucket.refill_every = refill_every;
+    }
+}
+
+fn probe(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option<Probe> {
+    let mut probe = Probe::default();
+    if let Value::Flag(flag) = field.value() {
+        return flag.then_some(probe);
+    }
+    let fields = FieldSet::of(field, field.object(report)?, &PROBE, report);
+    if let Some(after_silence) = fields.read("after_silence", Field::duration, report) {
+        probe.after_silence = after_silence;
+    }
+    if let Some(timeout) = fields.read("timeout", Field::duration, report) {
+        probe.timeout = timeout;
+    }
+    if let Some(misses) = fields.read("misses", Field::count, report) {
+        probe.misses = misses;
+    }
+    Some(probe)
 }

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use super::error::ConfigError;
+use super::configuration::ConfigError;
 use super::host::Host;
 use super::layout::Layout;
 use super::parse;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{ConfigText, Secret};
-use crate::config::oauth::OAuthSetting;
+use crate::config::target::OAuthSetting;
 use crate::transport::http::Credentials;
 #[cfg(feature = "http")]
 use crate::transport::http::{BearerToken, HttpOptions};

@@ -1,9 +1,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use super::{
-    LONG, PATIENT_LADDER, SHORT_LADDER, ShutdownDeadline, comes_true, processes, rerun, start, stat,
-};
+use super::{LONG, PATIENT_LADDER, SHORT_LADDER, comes_true, processes, rerun, start, stat, stop};
 
 const CYCLES: usize = 200;
 
@@ -53,38 +51,17 @@ async fn cycle(n: usize) {
         0 => {
             let server = start("echo oops >&2; exit 1");
             server.process.exited().await;
-            assert_eq!(
-                server
-                    .process
-                    .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
-                    .await
-                    .survivors,
-                0
-            );
+            assert_eq!(stop(server.process, &PATIENT_LADDER).await.survivors, 0);
         }
         1 => {
             let server = start("cat");
             drop(server.stdin);
-            assert_eq!(
-                server
-                    .process
-                    .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
-                    .await
-                    .survivors,
-                0
-            );
+            assert_eq!(stop(server.process, &PATIENT_LADDER).await.survivors, 0);
         }
         2 => {
             let mut server = start("setsid sleep 1000 & echo ready; exec sleep 1000");
             server.says().await;
-            assert_eq!(
-                server
-                    .process
-                    .stop(&SHORT_LADDER, &ShutdownDeadline::default())
-                    .await
-                    .survivors,
-                0
-            );
+            assert_eq!(stop(server.process, &SHORT_LADDER).await.survivors, 0);
         }
         _ => drop(start("sleep 1000 & sleep 1000")),
     }

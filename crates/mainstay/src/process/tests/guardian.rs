@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::super::guardian;
-use super::{LONG, PATIENT_LADDER, ShutdownDeadline, comes_true, kill, marked, rerun, runs, start};
+use super::{LONG, PATIENT_LADDER, comes_true, kill, marked, rerun, runs, start, stop};
 
 /// What is promised for the time after this program was killed.
 const PROMISED: Duration = Duration::from_secs(1);
@@ -20,7 +20,7 @@ const ROUND: &str = "sleep 0.05; grep -laF of-nobody /proc/[0-9]*/environ";
 fn nothing_survives_a_second_when_the_program_is_killed() {
     if rerun::is_it() {
         return rerun::block_on(async {
-            // Deaf to the end of input and to SIGTERM; with a child in its group, one in a session of its own, and one
+            // Ignores the end of input and SIGTERM; with a child in its group, one in a session of its own, and one
             // that is known by its group alone.
             let mut server = start(
                 "trap '' TERM; sleep 1000 & setsid sh -c 'while :; do sleep 1000; done' &
@@ -86,17 +86,17 @@ fn a_guardian_that_does_not_listen_is_replaced_and_harms_no_one() {
         return rerun::block_on(async {
             let mut server = start("echo $$; cat");
             let pid = server.says_pid().await;
-            let deaf = guardian::pid().expect("there is a guardian");
-            kill(deaf.as_raw_nonzero().get(), Signal::STOP);
+            let stopped = guardian::pid().expect("there is a guardian");
+            kill(stopped.as_raw_nonzero().get(), Signal::STOP);
             // Its pipe fills up; nobody waits for it.
             let stranger = rustix::process::Pid::from_raw(i32::MAX).unwrap();
             assert!(comes_true(LONG, || {
                 for _ in 0..1_000 {
                     drop(guardian::watch(stranger));
                 }
-                guardian::pid().is_some_and(|pid| pid != deaf)
+                guardian::pid().is_some_and(|pid| pid != stopped)
             }));
-            assert!(!runs(deaf.as_raw_nonzero().get()));
+            assert!(!runs(stopped.as_raw_nonzero().get()));
             assert!(
                 runs(pid),
                 "to the old guardian it must not look as if the program had ended"
@@ -118,10 +118,7 @@ fn a_guardian_leaves_with_its_program_and_harms_no_one() {
         return rerun::block_on(async {
             let server = start("exit 0");
             let marker = server.process.marker().to_owned();
-            let _ = server
-                .process
-                .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
-                .await;
+            let _ = stop(server.process, &PATIENT_LADDER).await;
             let guardian = guardian::pid()
                 .expect("there is a guardian")
                 .as_raw_nonzero()

@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use super::super::{SpawnError, Spec, StderrRing, spawn};
-use super::{PATIENT_LADDER, ShutdownDeadline, Started, shell, start};
+use super::{PATIENT_LADDER, Started, shell, start, stop};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 fn refused(spec: &Spec) -> SpawnError {
@@ -45,10 +45,7 @@ async fn a_child_gets_its_environment_its_directory_and_its_own_marker() {
         server.says().await,
         directory.path().canonicalize().unwrap().to_str().unwrap()
     );
-    let _ = server
-        .process
-        .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
-        .await;
+    let _ = stop(server.process, &PATIENT_LADDER).await;
 }
 
 #[tokio::test]
@@ -59,10 +56,7 @@ async fn a_child_leads_its_own_group() {
     let group = rustix::process::getpgid(rustix::process::Pid::from_raw(pid)).unwrap();
     assert_eq!(group.as_raw_nonzero().get(), pid);
     drop(server.stdin);
-    let _ = server
-        .process
-        .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
-        .await;
+    let _ = stop(server.process, &PATIENT_LADDER).await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::{LONG, PATIENT_LADDER, SHORT_LADDER, ShutdownDeadline, kill, runs, start};
+use super::{LONG, PATIENT_LADDER, SHORT_LADDER, kill, runs, start, stop};
 
 #[tokio::test]
 async fn the_last_lines_of_a_crash_are_in_the_ring_when_it_is_reported() {
@@ -18,10 +18,7 @@ async fn the_last_lines_of_a_crash_are_in_the_ring_when_it_is_reported() {
             .map(|line| line.text)
             .collect();
         assert_eq!(said, ["first", "and last"]);
-        let _ = server
-            .process
-            .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
-            .await;
+        let _ = stop(server.process, &PATIENT_LADDER).await;
     }
 }
 
@@ -36,10 +33,7 @@ async fn a_flood_of_stderr_without_a_reader_does_not_block_the_server() {
             .await
             .expect("it is not blocked");
         assert_eq!(exit.code, Some(4));
-        let _ = server
-            .process
-            .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
-            .await;
+        let _ = stop(server.process, &PATIENT_LADDER).await;
         assert!(server.ring.tail(usize::MAX).len() <= 200);
     }
 }
@@ -53,12 +47,9 @@ async fn a_pipe_held_by_a_stranger_does_not_hold_up_a_stop() {
     drop(server.stdin);
     server.process.exited().await;
 
-    let stopped = tokio::time::timeout(
-        LONG,
-        server.process.stop(&SHORT_LADDER, &ShutdownDeadline::default()),
-    )
-    .await
-    .expect("the stop ends");
+    let stopped = tokio::time::timeout(LONG, stop(server.process, &SHORT_LADDER))
+        .await
+        .expect("the stop ends");
     // Who reads the pipe holds the ring; nobody does so for longer than the stop.
     let unread = async {
         while Arc::strong_count(&server.ring) > 1 {

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use super::super::{ProcessExit, Rung};
 use super::{
     LONG, Ladder, NO_EOF_LADDER, PATIENT_LADDER, SHORT_LADDER, ShutdownDeadline, kill, marked, runs, start,
+    stop,
 };
 
 /// A ladder for a leader that ends by SIGTERM, whenever it comes to that, and leaves some behind who do not.
@@ -39,10 +40,7 @@ async fn every_waiter_sees_an_exit_and_the_stop_finds_nothing_to_do() {
         "also to one who asks afterwards"
     );
 
-    let stopped = server
-        .process
-        .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
-        .await;
+    let stopped = stop(server.process, &PATIENT_LADDER).await;
     assert_eq!((stopped.exit, stopped.by), (exit_status(3), Rung::Exited));
     assert_eq!((stopped.swept, stopped.survivors), (0, 0));
     assert!(stopped.took < LONG, "no rung took its time: {:?}", stopped.took);
@@ -52,10 +50,7 @@ async fn every_waiter_sees_an_exit_and_the_stop_finds_nothing_to_do() {
 async fn a_server_that_ends_with_its_input_is_not_signalled() {
     let server = start("cat; exit 7");
     drop(server.stdin);
-    let stopped = server
-        .process
-        .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
-        .await;
+    let stopped = stop(server.process, &PATIENT_LADDER).await;
     assert_eq!(
         (stopped.exit, stopped.by, stopped.survivors),
         (exit_status(7), Rung::Eof, 0)
@@ -70,7 +65,7 @@ async fn a_server_that_ignores_the_end_of_its_input_is_terminated() {
         eof_grace: Duration::from_millis(30),
         ..PATIENT_LADDER
     };
-    let stopped = server.process.stop(&ladder, &ShutdownDeadline::default()).await;
+    let stopped = stop(server.process, &ladder).await;
     assert_eq!(
         (stopped.exit, stopped.by),
         (killed_by(Signal::TERM), Rung::Terminated)
@@ -82,10 +77,7 @@ async fn a_server_that_ignores_sigterm_is_killed_with_all_its_children() {
     let mut server = start("trap '' TERM; sleep 1000 & sleep 1000 & echo ready; while :; do wait; done");
     server.says().await;
     let marker = server.process.marker().to_owned();
-    let stopped = server
-        .process
-        .stop(&SHORT_LADDER, &ShutdownDeadline::default())
-        .await;
+    let stopped = stop(server.process, &SHORT_LADDER).await;
     assert_eq!(
         (stopped.exit, stopped.by),
         (killed_by(Signal::KILL), Rung::Killed)
@@ -100,10 +92,7 @@ async fn a_stopped_server_is_woken_to_end_by_itself() {
     let mut server = start("trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done");
     server.says().await;
     kill(server.process.pid(), Signal::STOP);
-    let stopped = server
-        .process
-        .stop(&NO_EOF_LADDER, &ShutdownDeadline::default())
-        .await;
+    let stopped = stop(server.process, &NO_EOF_LADDER).await;
     assert_eq!((stopped.exit, stopped.by), (exit_status(5), Rung::Terminated));
 }
 
@@ -112,10 +101,7 @@ async fn a_stopped_server_that_ignores_sigterm_is_killed() {
     let mut server = start("trap '' TERM; echo ready; while :; do sleep 0.01; done");
     server.says().await;
     kill(server.process.pid(), Signal::STOP);
-    let stopped = server
-        .process
-        .stop(&SHORT_LADDER, &ShutdownDeadline::default())
-        .await;
+    let stopped = stop(server.process, &SHORT_LADDER).await;
     assert_eq!(
         (stopped.exit, stopped.by, stopped.survivors),
         (killed_by(Signal::KILL), Rung::Killed, 0)
@@ -126,10 +112,7 @@ async fn a_stopped_server_that_ignores_sigterm_is_killed() {
 async fn a_server_is_stopped_while_it_starts() {
     let server = start("sleep 1000 & setsid sleep 1000 & sleep 1000");
     let marker = server.process.marker().to_owned();
-    let stopped = server
-        .process
-        .stop(&NO_EOF_LADDER, &ShutdownDeadline::default())
-        .await;
+    let stopped = stop(server.process, &NO_EOF_LADDER).await;
     assert_eq!(stopped.survivors, 0);
     assert_eq!(marked(&marker), [0i32; 0]);
 }
@@ -141,10 +124,7 @@ async fn a_child_that_stays_in_the_group_of_a_dead_leader_is_swept() {
     server.process.exited().await;
     assert!(runs(child));
 
-    let stopped = server
-        .process
-        .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
-        .await;
+    let stopped = stop(server.process, &PATIENT_LADDER).await;
     assert_eq!(
         (stopped.by, stopped.swept, stopped.survivors),
         (Rung::Exited, 1, 0)
@@ -161,10 +141,7 @@ async fn a_stubborn_grandchild_in_its_own_session_is_swept_after_its_leader_died
     let marker = server.process.marker().to_owned();
     assert!(runs(grandchild));
 
-    let stopped = server
-        .process
-        .stop(&SHORT_LADDER, &ShutdownDeadline::default())
-        .await;
+    let stopped = stop(server.process, &SHORT_LADDER).await;
     assert_eq!((stopped.by, stopped.survivors), (Rung::Exited, 0));
     assert_eq!(stopped.swept, 1);
     assert!(!runs(grandchild));
@@ -177,10 +154,7 @@ async fn a_double_fork_does_not_escape_a_stop() {
         start("(setsid sh -c '(trap \"\" TERM HUP; echo $$; exec sleep 1000) & exit' &); exec sleep 1000");
     server.says().await;
     let marker = server.process.marker().to_owned();
-    let stopped = server
-        .process
-        .stop(&LEADER_FIRST, &ShutdownDeadline::default())
-        .await;
+    let stopped = stop(server.process, &LEADER_FIRST).await;
     assert_eq!((stopped.by, stopped.survivors), (Rung::Terminated, 0));
     assert_eq!(stopped.swept, 1);
     assert_eq!(marked(&marker), [0i32; 0]);
@@ -192,10 +166,7 @@ async fn a_member_of_the_group_without_the_marker_is_swept_after_its_leader_died
     let member = server.says_pid().await;
     drop(server.stdin);
     server.process.exited().await;
-    let stopped = server
-        .process
-        .stop(&SHORT_LADDER, &ShutdownDeadline::default())
-        .await;
+    let stopped = stop(server.process, &SHORT_LADDER).await;
     assert_eq!((stopped.by, stopped.survivors), (Rung::Exited, 0));
     assert_eq!(stopped.swept, 1);
     assert!(!runs(member));
@@ -212,10 +183,7 @@ async fn a_process_that_outlives_the_leader_may_still_end_by_itself() {
     drop(server.stdin);
     server.process.exited().await;
     let ring = server.ring.clone();
-    let stopped = server
-        .process
-        .stop(&PATIENT_LADDER, &ShutdownDeadline::default())
-        .await;
+    let stopped = stop(server.process, &PATIENT_LADDER).await;
     assert_eq!(stopped.survivors, 0);
     assert_eq!(
         ring.tail(9).iter().filter(|line| line.text == "in order").count(),
@@ -234,7 +202,7 @@ async fn no_process_of_the_group_gets_sigterm_twice() {
         straggler_grace: Duration::from_secs(1),
         ..LEADER_FIRST
     };
-    let stopped = server.process.stop(&ladder, &ShutdownDeadline::default()).await;
+    let stopped = stop(server.process, &ladder).await;
     assert_eq!((stopped.by, stopped.survivors), (Rung::Terminated, 0));
     assert_eq!(ring.tail(9).iter().filter(|line| line.text == "told").count(), 1);
 }

@@ -3,6 +3,9 @@
 /// The longest header that is read. HTTP servers refuse longer ones.
 const HEADER_LIMIT: usize = 16 * 1024;
 
+/// The longest name of an error that is shown. The registered ones have fewer than 30 characters.
+const ERROR_NAME_LIMIT: usize = 40;
+
 /// The challenge of a 401 or 403, as much of it as a login needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -15,6 +18,8 @@ pub struct Challenge {
     pub scopes: Vec<String>,
     /// The error it names, such as `invalid_token` or `insufficient_scope`.
     pub error: Option<String>,
+    /// Whether the refused request showed a credential, so that the server did not accept it.
+    pub refuses_credential: bool,
 }
 
 impl Challenge {
@@ -27,6 +32,16 @@ impl Challenge {
             www_authenticate: headers.first().map(|&header| header.to_owned()),
             ..Self::default()
         })
+    }
+
+    /// The error, where it has the form of a registered name (RFC 6750 section 3.1). Any other text is not fit to be shown: a
+    /// server may repeat the token in it.
+    pub fn error_name(&self) -> Option<&str> {
+        let is_name = |error: &&str| {
+            (1..=ERROR_NAME_LIMIT).contains(&error.len())
+                && error.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'_'))
+        };
+        self.error.as_deref().filter(is_name)
     }
 
     fn bearer_of(header: &str) -> Option<Self> {

@@ -65,6 +65,12 @@ pub trait Credentials: Send + Sync + 'static {
         Box::pin(std::future::pending())
     }
 
+    /// Comes back when requests had a credential and have none any more, as after a logout. A connected server is then
+    /// dialled again without it, and the running calls of its old connection end. The default never does.
+    fn withdrawn(&self) -> Changing<'_> {
+        Box::pin(std::future::pending())
+    }
+
     /// Begins a login with a person, up to where the person is needed. The default is `None`: there is nothing to log in to.
     ///
     /// Cancel safety: dropping the future gives the login up.

@@ -19,7 +19,7 @@ pub enum HttpFailure {
         status: u16,
     },
     /// The server lets in only who has logged in, or who may do more.
-    #[error("the server asks for a login (status {status})")]
+    #[error("{}", login_wanted(*status, challenge))]
     AuthRequired {
         /// 401 or 403.
         status: u16,
@@ -179,6 +179,17 @@ fn not_connected(kind: io::ErrorKind, message: &str) -> String {
         io::ErrorKind::ConnectionReset => "connection reset while connecting".to_owned(),
         io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => kind.to_string(),
         _ => format!("cannot connect: {message}"),
+    }
+}
+
+/// A login is wanted, or the token of one was refused. A 403 wants a token that may do more.
+fn login_wanted(status: u16, challenge: &Challenge) -> String {
+    if status != 401 || !challenge.refuses_credential {
+        return format!("the server asks for a login (status {status})");
+    }
+    match challenge.error_name() {
+        Some(error) => format!("the server refused the token that it was shown (status {status}, {error})"),
+        None => format!("the server refused the token that it was shown (status {status})"),
     }
 }
 

@@ -70,12 +70,12 @@ fn start<W>(writer: W) -> (Arc<dyn Outbound>, Arc<Received>, DuplexStream)
 where
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let (reader, far) = duplex(1024);
+    let (reader, remote) = duplex(1024);
     let lines = Box::new(Lines::new(reader, writer, Limits::default()));
     let outbound = lines.outbound();
     let received = Arc::new(Received::default());
     lines.start(received.clone());
-    (outbound, received, far)
+    (outbound, received, remote)
 }
 
 async fn settle() {
@@ -87,7 +87,7 @@ async fn settle() {
 #[tokio::test(start_paused = true)]
 async fn small_frames_go_out_together_and_large_ones_without_a_copy() {
     let writes = Writes::default();
-    let (outbound, _heard, _far) = start(writes.clone());
+    let (outbound, _heard, _remote) = start(writes.clone());
     let large = Bytes::from(vec![b'x'; 100_000]);
     for bytes in ["a".into(), "b".into(), large.clone(), "c".into()] {
         outbound.try_send(frame(bytes)).unwrap();
@@ -103,7 +103,7 @@ async fn small_frames_go_out_together_and_large_ones_without_a_copy() {
 #[tokio::test(start_paused = true)]
 async fn the_queue_is_bounded_and_hands_back_what_it_cannot_take() {
     let (writer, _blocked) = duplex(1);
-    let (outbound, _heard, _far) = start(writer);
+    let (outbound, _heard, _remote) = start(writer);
     outbound.try_send(frame("first")).unwrap();
     settle().await;
     for _ in 0..ORDERED_LANE {
@@ -122,21 +122,21 @@ async fn the_queue_is_bounded_and_hands_back_what_it_cannot_take() {
 #[tokio::test(start_paused = true)]
 async fn a_blocked_writer_does_not_keep_the_reader_from_hearing() {
     let (writer, _blocked) = duplex(1);
-    let (outbound, received, mut far) = start(writer);
+    let (outbound, received, mut remote) = start(writer);
     outbound.try_send(frame("blocks")).unwrap();
-    far.write_all(b"one\ntwo\nunfinished").await.unwrap();
+    remote.write_all(b"one\ntwo\nunfinished").await.unwrap();
     settle().await;
     assert_eq!(*received.messages.lock().unwrap(), ["one", "two"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_words_of_a_far_side_that_no_longer_reads_are_heard() {
+async fn the_last_words_of_a_remote_peer_that_no_longer_reads_are_heard() {
     let (writer, closed) = duplex(1024);
-    let (outbound, received, mut far) = start(writer);
+    let (outbound, received, mut remote) = start(writer);
     drop(closed);
     outbound.try_send(frame("into the void")).unwrap();
     settle().await;
-    far.write_all(b"last words\n").await.unwrap();
+    remote.write_all(b"last words\n").await.unwrap();
     received.ended.notified().await;
     assert_eq!(*received.messages.lock().unwrap(), ["last words"]);
     assert!(matches!(
@@ -150,10 +150,10 @@ async fn the_last_words_of_a_far_side_that_no_longer_reads_are_heard() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_is_told_once() {
-    let (outbound, received, far) = start(Writes::default());
+    let (outbound, received, remote) = start(Writes::default());
     outbound.close();
     outbound.close();
-    drop(far);
+    drop(remote);
     settle().await;
     assert_eq!(*received.ends.lock().unwrap(), [End::Closed]);
     assert!(matches!(outbound.try_send(frame("late")), Err(NotQueued::Closed)));
@@ -165,7 +165,7 @@ async fn the_end_is_told_once() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_closed_before_its_start_never_runs() {
-    let (reader, _far) = duplex(1024);
+    let (reader, _remote) = duplex(1024);
     let lines = Box::new(Lines::new(reader, Writes::default(), Limits::default()));
     lines.outbound().close();
     let received = Arc::new(Received::default());
@@ -183,7 +183,7 @@ fn a_transport_that_is_started_while_its_runtime_shuts_down_ends_and_holds_nobod
     let inbound = received.clone();
     let started = std::thread::spawn(move || {
         let _inside = handle.enter();
-        let (near, _far) = duplex(64);
+        let (near, _remote) = duplex(64);
         let (reader, writer) = tokio::io::split(near);
         Box::new(Lines::new(reader, writer, Limits::default())).start(inbound);
     });
@@ -233,7 +233,7 @@ impl Inbound for Counted {
 }
 
 #[tokio::test]
-async fn a_far_side_that_never_stops_writing_leaves_everybody_their_turn() {
+async fn a_remote_peer_that_never_stops_writing_leaves_everybody_their_turn() {
     let batch = b"[{\"a\":1},{\"a\":2},{\"a\":3},{\"a\":4},{\"a\":5},{\"a\":6},{\"a\":7},{\"a\":8}]\n";
     let long_batch = format!("[{}{{}}]\n", "{},".repeat(999)).into_bytes();
     for (text, messages, left) in [

@@ -1,24 +1,24 @@
 use super::*;
-use crate::transport::http::client::tests::far::{Exchange, Far, Owner, json, request};
+use crate::transport::http::client::tests::remote_server::{Exchange, Owner, RemoteServer, json, request};
 use crate::wire::Outcome;
 
-async fn start() -> (Far, Owner, Exchange) {
-    let far = Far::start().await;
-    let owner = Owner::over(Sse::new(far.url(), HttpOptions::new()).unwrap());
-    let stream = far.next_of("GET").await;
+async fn start() -> (RemoteServer, Owner, Exchange) {
+    let remote = RemoteServer::start().await;
+    let owner = Owner::over(Sse::new(remote.url(), HttpOptions::new()).unwrap());
+    let stream = remote.next_of("GET").await;
     assert_eq!(stream.header("accept"), Some("text/event-stream"));
-    (far, owner, stream)
+    (remote, owner, stream)
 }
 
 #[tokio::test]
 async fn messages_are_posted_to_the_address_the_stream_names_and_answered_on_the_stream() {
-    let (far, owner, mut stream) = start().await;
+    let (remote, owner, mut stream) = start().await;
     owner.ask(1, "initialize");
     stream.events("").await;
     stream
         .event("event: endpoint\ndata: /messages?session=7\n\n")
         .await;
-    let asked = far.next_of("POST").await;
+    let asked = remote.next_of("POST").await;
     assert_eq!(
         (asked.path.as_str(), asked.body),
         ("/messages?session=7", request(1, "initialize"))
@@ -27,11 +27,11 @@ async fn messages_are_posted_to_the_address_the_stream_names_and_answered_on_the
 
 #[tokio::test]
 async fn the_end_of_the_stream_is_the_end_of_the_transport() {
-    let (far, mut owner, mut stream) = start().await;
+    let (remote, mut owner, mut stream) = start().await;
     stream.events("").await;
     stream.event("event: endpoint\ndata: /messages\n\n").await;
     owner.ask(1, "a");
-    far.next_of("POST").await.answer(202, "", "Accepted").await;
+    remote.next_of("POST").await.answer(202, "", "Accepted").await;
     stream
         .event(&format!("event: message\ndata: {}\n\n", json(1)))
         .await;
@@ -47,7 +47,7 @@ async fn an_address_of_another_origin_is_not_used() {
         "//other.example/",
         "http://127.0.0.1:1/messages",
     ] {
-        let (_far, mut owner, mut stream) = start().await;
+        let (_remote, mut owner, mut stream) = start().await;
         owner.ask(1, "a");
         stream.events("").await;
         stream
@@ -64,7 +64,7 @@ async fn an_address_of_another_origin_is_not_used() {
 
 #[tokio::test]
 async fn a_stream_that_is_refused_fails_what_waits_with_the_reason() {
-    let (_far, mut owner, stream) = start().await;
+    let (_remote, mut owner, stream) = start().await;
     owner.ask(1, "a");
     stream
         .answer(401, "www-authenticate: Bearer scope=\"a\"\r\n", "")
@@ -77,14 +77,14 @@ async fn a_stream_that_is_refused_fails_what_waits_with_the_reason() {
 
 #[tokio::test]
 async fn a_message_that_is_not_accepted_fails_alone() {
-    let (far, mut owner, mut stream) = start().await;
+    let (remote, mut owner, mut stream) = start().await;
     stream.events("").await;
     stream.event("event: endpoint\ndata: /messages\n\n").await;
     owner.ask(1, "a");
-    far.next_of("POST").await.answer(413, "", "").await;
+    remote.next_of("POST").await.answer(413, "", "").await;
     assert_eq!(owner.failure(1).await.0, Outcome::Refused);
     owner.ask(2, "a");
-    far.next_of("POST").await.answer(202, "", "").await;
+    remote.next_of("POST").await.answer(202, "", "").await;
     stream.event(&format!("data: {}\n\n", json(2))).await;
     assert_eq!(owner.message().await, json(2));
 }

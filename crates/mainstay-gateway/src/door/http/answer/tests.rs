@@ -13,11 +13,12 @@ use super::super::guard::HttpCaller;
 use super::super::session::{HttpSession, SessionTransport};
 use super::super::timeouts::HOLD_BACK_TIMEOUT;
 use super::*;
+use crate::answer_kind::AnswerKind;
 use crate::budget::{Budget, BudgetLimits, MIB};
 use crate::client::{Client, Outbox};
-use crate::introduction::ClientIntroduction;
 use crate::isolation::{Isolated, IsolationLimits};
 use crate::principal::Principal;
+use crate::protocol::ClientIntroduction;
 use crate::router::tasks::ClientTasks;
 use crate::scope::Scope;
 use crate::sessions::{DoorKind, SessionNotes};
@@ -70,7 +71,7 @@ fn answer_of(result: Result<RawJson, RpcError>) -> HttpAnswer {
     let answered = RequestAnswer {
         id: RawJson::from(1),
         result,
-        is_shared: false,
+        kind: AnswerKind::Other,
     };
     HttpAnswer::new(StatusCode::OK, answered)
 }

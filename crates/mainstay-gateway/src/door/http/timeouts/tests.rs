@@ -18,11 +18,11 @@ async fn failure_of(stream: &mut WriteTimeout<tokio::io::DuplexStream>) -> Durat
 
 #[tokio::test(start_paused = true)]
 async fn the_time_of_a_head_counts_from_its_first_byte_whatever_trickles_in() {
-    let (near, mut far) = duplex(10);
+    let (near, mut remote) = duplex(10);
     let mut stream = WriteTimeout::new(near, activity());
     let trickling = tokio::spawn(async move {
         sleep(Duration::from_secs(30)).await;
-        while far.write_all(b"x").await.is_ok() {
+        while remote.write_all(b"x").await.is_ok() {
             sleep(Duration::from_millis(500)).await;
         }
     });
@@ -33,7 +33,7 @@ async fn the_time_of_a_head_counts_from_its_first_byte_whatever_trickles_in() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_stays_open_for_so_long_after_each_request_and_no_longer() {
-    let (near, _far) = duplex(10);
+    let (near, _remote) = duplex(10);
     let activity = activity();
     let mut stream = WriteTimeout::new(near, activity.clone());
     let mut piece = [0; 1];
@@ -59,23 +59,23 @@ async fn a_connection_stays_open_for_so_long_after_each_request_and_no_longer() 
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_still_reads_its_answer_is_not_disconnected_for_want_of_a_request() {
-    let (near, mut far) = duplex(10);
+    let (near, mut remote) = duplex(10);
     let stream = WriteTimeout::new(near, activity());
     let (mut reader, mut writer) = tokio::io::split(stream);
     let slow = tokio::spawn(async move {
         let mut piece = [0; 10];
         for _ in 0..10 {
             sleep(WRITE_TIMEOUT / 2).await;
-            far.read_exact(&mut piece).await.unwrap();
+            remote.read_exact(&mut piece).await.unwrap();
         }
-        far
+        remote
     });
     let reading = tokio::spawn(async move {
         let failed = reader.read(&mut [0; 1]).await.unwrap_err();
         (failed.kind(), Instant::now())
     });
     writer.write_all(&[0; 100]).await.unwrap();
-    let (written, _far) = (Instant::now(), slow.await.unwrap());
+    let (written, _remote) = (Instant::now(), slow.await.unwrap());
     let reading = tokio::time::timeout(2 * KEEP_ALIVE_TIMEOUT, reading);
     let (failed, at) = reading.await.expect("it is idle").unwrap();
     assert_eq!(failed, io::ErrorKind::TimedOut);
@@ -87,25 +87,25 @@ async fn a_client_that_still_reads_its_answer_is_not_disconnected_for_want_of_a_
 
 #[tokio::test(start_paused = true)]
 async fn neither_a_body_nor_the_pause_before_the_next_request_counts_as_a_head() {
-    let (near, mut far) = duplex(10);
+    let (near, mut remote) = duplex(10);
     let activity = activity();
     let mut stream = WriteTimeout::new(near, activity.clone());
     let mut piece = [0; 1];
     for _ in 0..3 {
-        far.write_all(b"x").await.unwrap();
+        remote.write_all(b"x").await.unwrap();
         stream.read_exact(&mut piece).await.unwrap();
         let request = activity.begin_request();
-        far.write_all(b"x").await.unwrap();
+        remote.write_all(b"x").await.unwrap();
         stream.read_exact(&mut piece).await.unwrap();
         sleep(2 * HEAD_TIMEOUT).await;
-        far.write_all(b"x").await.unwrap();
+        remote.write_all(b"x").await.unwrap();
         stream.read_exact(&mut piece).await.unwrap();
         drop(request);
         let idle = tokio::time::timeout(2 * HEAD_TIMEOUT, stream.read(&mut piece));
         assert!(idle.await.is_err(), "it waits for the next request");
     }
     // The next request is whole before anything else is read.
-    far.write_all(b"x").await.unwrap();
+    remote.write_all(b"x").await.unwrap();
     stream.read_exact(&mut piece).await.unwrap();
     drop(activity.begin_request());
     sleep(2 * HEAD_TIMEOUT).await;
@@ -115,18 +115,18 @@ async fn neither_a_body_nor_the_pause_before_the_next_request_counts_as_a_head()
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_reads_nothing_is_disconnected_and_a_slow_one_is_not() {
-    let (near, mut far) = duplex(10);
+    let (near, mut remote) = duplex(10);
     let mut stream = WriteTimeout::new(near, activity());
     let slow = tokio::spawn(async move {
         let mut piece = [0; 10];
         for _ in 0..5 {
             sleep(WRITE_TIMEOUT / 2).await;
-            far.read_exact(&mut piece).await.unwrap();
+            remote.read_exact(&mut piece).await.unwrap();
         }
-        far
+        remote
     });
     stream.write_all(&[0; 50]).await.unwrap();
-    let _far = slow.await.unwrap();
+    let _remote = slow.await.unwrap();
     let started = Instant::now();
     let failed = stream.write_all(&[0; 50]).await.unwrap_err();
     assert_eq!(failed.kind(), io::ErrorKind::TimedOut);

@@ -1,4 +1,3 @@
-use mainstay::gateway::message::RawJson;
 use tokio::io::{AsyncWriteExt, duplex};
 
 use super::*;
@@ -6,13 +5,13 @@ use crate::door::endless::Endless;
 
 /// Reads these pieces, each of which arrives by itself.
 async fn read(pieces: &[&[u8]], limit: usize) -> Vec<String> {
-    let (mut far, near) = duplex(64);
+    let (mut remote, near) = duplex(64);
     let writing = async {
         for piece in pieces {
-            far.write_all(piece).await.unwrap();
+            remote.write_all(piece).await.unwrap();
             tokio::task::yield_now().await;
         }
-        drop(far);
+        drop(remote);
     };
     let reading = async {
         let mut lines = LineReader::new(near, limit);
@@ -55,8 +54,8 @@ async fn the_ends_of_a_line_that_is_too_long_say_whose_request_it_is() {
         (r#"{"method":"m","params":{"x":""#, r#""},"id":"a"}"#),
     ] {
         let long = format!("{before}{}{behind}\n", "x".repeat(3 * READ_SIZE));
-        let (mut far, near) = duplex(64);
-        let writing = async { far.write_all(long.as_bytes()).await.unwrap() };
+        let (mut remote, near) = duplex(64);
+        let writing = async { remote.write_all(long.as_bytes()).await.unwrap() };
         let mut lines = LineReader::new(near, 100);
         let ((), read) = tokio::join!(writing, lines.next());
         let ReadLine::TooLong(skipped) = read else {
@@ -147,4 +146,65 @@ async fn a_line_without_an_end_is_not_read_for_ever() {
         .expect("it is served");
     assert!(input.introduction().is_none());
     assert!(input.buffer.len() <= 4 * READ_SIZE);
+}
+
+#[track_caller]
+fn check(head: &str, tail: &str, expected: Option<&str>) {
+    let found = request_id(head.as_bytes(), tail.as_bytes());
+    let found = found.as_ref().map(RawJson::as_str);
+    assert_eq!(found, expected, "{head} … {tail}");
+}
+
+#[test]
+fn the_id_of_a_request_is_found_before_its_parameters_and_behind_them() {
+    check(
+        r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"x":"aa"#,
+        "",
+        Some("7"),
+    );
+    check(
+        r#" { "id" : "a b" , "method":"m","params":{"id":8,"#,
+        "",
+        Some(r#""a b""#),
+    );
+    let head = r#"{"method":"tools/call","params":{"arguments":{"id":8,"x":"aaa"#;
+    check(head, "aaa\"}},\"jsonrpc\":\"2.0\",\"id\":7}\n", Some("7"));
+    check(
+        head,
+        r#"aaa"}}, "id": "seven", "jsonrpc": "2.0" }"#,
+        Some(r#""seven""#),
+    );
+    check(
+        r#"{"params":{"x":"aaa"#,
+        r#"aaa"},"id":7,"method":"m"}"#,
+        Some("7"),
+    );
+}
+
+#[test]
+fn what_may_be_no_request_or_another_id_has_none() {
+    let head = r#"{"method":"m","params":{"x":"aaa"#;
+    for (head, tail) in [
+        // An answer, a notification, a batch, and no message at all.
+        (r#"{"jsonrpc":"2.0","id":7,"result":{"x":"#, ""),
+        (r#"{"result":{"method":"m","x":"aaa"#, r#"aaa"},"id":7}"#),
+        (r#"{"jsonrpc":"2.0","method":"m","params":{"x":"#, r#"aaa"}}"#),
+        (
+            r#"[{"jsonrpc":"2.0","id":7,"method":"m","params":{"#,
+            r#"},"id":7}"#,
+        ),
+        ("garbage", r#","method":"m","id":7}"#),
+        (r#"{"id":7,"x":"aaa"#, r#"aaa"}"#),
+        (r#"{"x":"aaa"#, r#"aaa","id":7}"#),
+        // Both a request and an answer.
+        (r#"{"id":7,"method":"m","result":{"x":"aaa"#, r#"aaa"}}"#),
+        // An id that is not of the top level, that is cut off, or that is no id.
+        (head, r#"{"id":8}}"#),
+        (head, r#"{"id":8}],"x":[{"id":8}]}"#),
+        (head, r#"aaa \"id\":8}"#),
+        (r#"{"method":"m","id":12"#, ""),
+        (r#"{"method":"m","id":{"a":1},"params":"#, ""),
+    ] {
+        check(head, tail, None);
+    }
 }

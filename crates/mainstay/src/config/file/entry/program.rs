@@ -4,12 +4,12 @@ use std::path::Path;
 
 use super::{EntryContext, expanded, path, path_from_folder};
 use crate::config::builder::ServerBuilder;
+use crate::config::file::bounded::ReadError;
 use crate::config::file::env_file::{EnvFile, MAX_ENV_FILE_BYTES};
+use crate::config::file::expand::{from_cwd, from_folder};
 use crate::config::file::fields::{Field, FieldSet};
 use crate::config::file::host::Host;
 use crate::config::file::keys::OF_ZED;
-use crate::config::file::paths;
-use crate::config::file::read::ReadError;
 use crate::config::file::report::ProblemReport;
 use crate::config::file::syntax::Value;
 use crate::config::problem::{ProblemText, quoted};
@@ -56,11 +56,9 @@ pub(super) fn read(
             entry.error(report, problem);
         }
     }
-    let args = fields.get("args").and_then(|field| field.items(report));
-    program.args.extend(args.unwrap_or_default());
+    program.args.extend(fields.items("args", report));
     for key in ["env", "environment", "envs"] {
-        let env = fields.get(key).and_then(|field| field.entries(report));
-        program.env.extend(env.unwrap_or_default());
+        program.env.extend(fields.entries(key, report));
     }
     let command = program
         .command
@@ -68,7 +66,7 @@ pub(super) fn read(
         .and_then(|field| path(field, context, report));
     let command = command.unwrap_or_else(|| ConfigText::from(UNREADABLE));
     let is_shell = is_shell(command.value());
-    let mut server = ServerConfig::stdio(name, paths::from_cwd(command, cwd.as_ref()));
+    let mut server = ServerConfig::stdio(name, from_cwd(command, cwd.as_ref()));
     if let Some(cwd) = cwd {
         server = server.cwd(cwd);
     }
@@ -130,10 +128,8 @@ impl<'a> Program<'a> {
                         ProblemText::new("there is no `path`", "name the program to run"),
                     );
                 }
-                let args = parts.get("args").and_then(|field| field.items(report));
-                self.args = args.unwrap_or_default();
-                let env = parts.get("env").and_then(|field| field.entries(report));
-                self.env = env.unwrap_or_default();
+                self.args = parts.items("args", report);
+                self.env = parts.entries("env", report);
             }
             _ => self.command = Some(field.clone()),
         }
@@ -159,7 +155,7 @@ fn from_project(
     report: &mut ProblemReport<'_>,
 ) -> Option<ConfigText> {
     let path = path(field, context, report)?;
-    let absolute = paths::from_folder(path, project);
+    let absolute = from_folder(path, project);
     absolute.map_err(|problem| field.error(report, problem)).ok()
 }
 
@@ -219,8 +215,7 @@ fn secrets(
     context: &EntryContext<'_>,
     report: &mut ProblemReport<'_>,
 ) {
-    let keys = fields.get("env_keys").and_then(|field| field.items(report));
-    for item in keys.unwrap_or_default() {
+    for item in fields.items("env_keys", report) {
         let Some(name) = item.text(report) else {
             continue;
         };
@@ -242,8 +237,7 @@ fn secrets(
 
 /// Codex passes on only the variables that `env_vars` names; Mainstay passes on all of them.
 fn inherited(fields: &FieldSet<'_>, report: &mut ProblemReport<'_>) {
-    let names = fields.get("env_vars").and_then(|field| field.items(report));
-    for item in names.unwrap_or_default() {
+    for item in fields.items("env_vars", report) {
         let has_name = item.as_object().is_some_and(|item| item.text("name").is_some());
         if !has_name {
             item.text(report);

@@ -1,8 +1,8 @@
 use std::path::Path;
 
 use super::{ExpandError, ExpandErrorKind, Expanded, MAX_EXPANDED_BYTES, MAX_NESTING, Remark, Variables};
+use crate::config::file::bounded::FilesRead;
 use crate::config::file::layout::Inputs;
-use crate::config::file::read::FilesRead;
 
 fn lookup(name: &str) -> Option<String> {
     match name {

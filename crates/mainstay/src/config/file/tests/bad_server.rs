@@ -190,7 +190,7 @@ fn a_key_written_twice_is_refused_in_either_spelling() {
 }
 
 #[test]
-fn a_variable_that_is_not_set_names_itself_its_place_and_the_mend() {
+fn a_variable_that_is_not_set_names_itself_its_place_and_the_fix() {
     refused(
         r#""command": "${NOPE}/x", "args": ["a", "--t=${NOPE}"], "cwd": "/a/${NOPE:-${ALSO}}", "env": { "K": "${NOPE}" }"#,
         &[

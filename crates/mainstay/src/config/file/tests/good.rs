@@ -12,7 +12,7 @@ use crate::config::{ConfigText, Configuration, Isolation, Replay, ServerConfig, 
 fn stdio(server: &ServerConfig) -> &StdioTarget {
     match server.target() {
         Target::Stdio(stdio) => stdio,
-        Target::Http(_) | Target::Custom(_) => panic!("a program was configured"),
+        Target::Http(_) | Target::Custom(_) | Target::Unusable(_) => panic!("a program was configured"),
     }
 }
 

@@ -42,6 +42,7 @@ fn summary(server: &ServerConfig) -> String {
                     .map(|token| format!("bearer {}", token.expose())),
             );
         }
+        Target::Unusable(unusable) => parts.push(format!("unusable: {}", unusable.reason())),
         Target::Custom(_) => unreachable!("no file holds one"),
     }
     if !server.enabled() {
@@ -532,7 +533,7 @@ fn variables_of_a_file_are_set_and_never_shown() {
             env.map(|(name, value)| format!("{name}={}", value.expose()))
                 .collect::<Vec<_>>()
         }
-        Target::Http(_) | Target::Custom(_) => unreachable!("a program"),
+        Target::Http(_) | Target::Custom(_) | Target::Unusable(_) => unreachable!("a program"),
     };
     assert_eq!(env("s"), ["A=2", "B=sesame"]);
     assert_eq!(env("t"), ["A=1", "B=sesame"]);

@@ -12,7 +12,7 @@ use crate::protocol::Era;
 fn http(server: &ServerConfig) -> &HttpTarget {
     match server.target() {
         Target::Http(http) => http,
-        Target::Stdio(_) | Target::Custom(_) => panic!("an address was configured"),
+        Target::Stdio(_) | Target::Custom(_) | Target::Unusable(_) => panic!("an address was configured"),
     }
 }
 

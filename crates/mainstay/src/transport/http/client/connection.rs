@@ -97,7 +97,7 @@ impl HttpConnection {
         self.counters.as_ref().map(|counters| counters.written())
     }
 
-    /// Whether it can carry another request: the far side may have closed it meanwhile. After some idle time the
+    /// Whether it can carry another request: the remote peer may have closed it meanwhile. After some idle time the
     /// system itself is asked.
     pub(super) fn is_ready(&mut self, ask_the_system: bool) -> bool {
         if let (Some(counters), true) = (&self.counters, ask_the_system) {
@@ -106,7 +106,7 @@ impl HttpConnection {
         self.is_open(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// The same; the task is woken when the far side closes it.
+    /// The same; the task is woken when the remote peer closes it.
     pub(super) fn is_open(&mut self, cx: &mut Context<'_>) -> bool {
         drive(&mut self.wire, cx);
         self.wire.is_some() && self.sender.is_ready()
@@ -130,6 +130,8 @@ pub(in crate::transport) struct Response {
     /// What it comes on, until it has come.
     connection: Option<(HttpConnection, Arc<Pool>)>,
     turn: Turn,
+    /// Whether its request showed a credential.
+    pub(super) had_credential: bool,
 }
 
 /// The most that is skipped of an answer that is not read.
@@ -144,6 +146,7 @@ impl Response {
             body,
             connection: Some((connection, pool)),
             turn: Turn::new(),
+            had_credential: false,
         };
         if response.body.is_end_stream() {
             response.hang_up();

@@ -29,7 +29,7 @@ use super::socket::{CountedSocket, SocketCounters};
 use super::socks::Socks;
 use super::tls::{self, TlsConfig};
 
-/// Finds out, on a quiet connection, that the far side is gone.
+/// Finds out, on a quiet connection, that the remote peer is gone.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// The longest head of a proxy's answer.

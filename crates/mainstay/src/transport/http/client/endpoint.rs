@@ -15,18 +15,14 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 use url::{Position, Url};
 
-use super::CredentialRefusal;
-use super::Credentials;
-use super::Http;
-use super::HttpConfigError;
-use super::ParamHeaders;
 use super::connection::{PoolRequest, Response};
 use super::dialer::Dialer;
 use super::options::HttpOptions;
 use super::pool::{ExchangeError, Pool};
 use super::port_probe::PortProbe;
-use super::tls;
-use super::{HttpFailure, HttpStage};
+use super::{
+    CredentialRefusal, Credentials, Http, HttpConfigError, HttpFailure, HttpStage, ParamHeaders, tls,
+};
 use crate::config::HttpTarget;
 use crate::transport::{Sse, Transport};
 
@@ -177,6 +173,7 @@ impl Endpoint {
             outgoing.target = target;
             response = Box::pin(self.pool.send(outgoing.to_request())).await?;
         }
+        response.had_credential = outgoing.credential().is_some();
         Ok(response)
     }
 
@@ -184,7 +181,9 @@ impl Endpoint {
     ///
     /// Cancel safety: dropping it closes the connection that the request went out on.
     pub(super) async fn send_once(&self, outgoing: &Outgoing) -> Result<Response, ExchangeError> {
-        self.pool.send(outgoing.to_request()).await
+        let mut response = self.pool.send(outgoing.to_request()).await?;
+        response.had_credential = outgoing.credential().is_some();
+        Ok(response)
     }
 
     /// Where an answer sends the request, if it may go there.

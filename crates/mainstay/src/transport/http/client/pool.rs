@@ -99,7 +99,7 @@ impl Pool {
         while let Some(mut connection) = self.take() {
             match connection.ask(request).await {
                 Ok(answer) => return Ok(Response::new(answer, connection, self.clone())),
-                // It was closed by the far side just now, and nothing was written: another will carry the request.
+                // It was closed by the remote peer just now, and nothing was written: another will carry the request.
                 Err(Unanswered::Returned(again, _)) => request = *again,
                 Err(Unanswered::NotWritten(error)) => return Err(ExchangeError::NotWritten(error)),
                 Err(Unanswered::Broken(error)) => return Err(ExchangeError::Broken(error)),
@@ -272,7 +272,7 @@ async fn sweep(pool: Weak<Pool>, new_connection: Arc<Notify>) {
 }
 
 impl Pool {
-    /// Closes connections that were idle for too long, and drops those that the far side closed. The close of any other
+    /// Closes connections that were idle for too long, and drops those that the remote peer closed. The close of any other
     /// wakes the task. Returns when the next one is to be closed; `None` ends the task.
     fn close_idle(&self, cx: &mut Context<'_>) -> Option<Instant> {
         let mut idle = self.idle();

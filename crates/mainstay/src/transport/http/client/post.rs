@@ -6,9 +6,6 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use tokio::time::{sleep, timeout};
 
-use super::CredentialRefusal;
-use super::HttpFailure;
-use super::ReconnectBackoff;
 use super::answer::{Relation, lacks_method, negotiated};
 use super::connection::Response;
 use super::endpoint::Outgoing;
@@ -17,6 +14,7 @@ use super::exchanges::Undecided;
 use super::listen::{Opened, reopen};
 use super::refusal::{Head, Refusal, read_body, read_error};
 use super::streamable::StreamableHttp;
+use super::{CredentialRefusal, HttpFailure, ReconnectBackoff};
 use crate::large;
 use crate::transport::receiving::deliver;
 use crate::transport::{Frame, Turn};

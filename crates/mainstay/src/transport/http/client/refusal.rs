@@ -9,13 +9,11 @@ use http::HeaderValue;
 use http::header::{LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use tokio::time::timeout;
 
-use super::Challenge;
 use super::connection::Response;
 use super::events::BYTE_ORDER_MARK;
 use super::options::HttpOptions;
 use super::pool::ExchangeError;
-use super::tls;
-use super::{CredentialRefusal, HttpFailure, HttpStage};
+use super::{Challenge, CredentialRefusal, HttpFailure, HttpStage, tls};
 use crate::lack::Lack;
 use crate::transport::receiving;
 use crate::wire::Outcome;
@@ -124,6 +122,8 @@ impl Refusal {
             ),
             429 => Self::new(Outcome::Refused, response.throttled()),
             503 if response.retry_after.is_some() => Self::new(Outcome::Refused, response.throttled()),
+            // The server gave the request up, perhaps in the middle of it.
+            408 => Self::unknown(of_body(status, body)),
             400..=499 => Self::new(Outcome::Refused, of_body(status, body)),
             _server_error => Self::unknown(of_body(status, body)),
         }
@@ -144,11 +144,15 @@ impl Head {
         let headers = response.headers();
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let challenges = headers.get_all(WWW_AUTHENTICATE).iter();
+        let challenge = Challenge::parse(challenges.filter_map(|value| value.to_str().ok()));
         Self {
             status: response.status().as_u16(),
             location: text(LOCATION).map(str::to_owned),
             retry_after: text(RETRY_AFTER).and_then(|value| pause(value, SystemTime::now())),
-            challenge: Challenge::parse(challenges.filter_map(|value| value.to_str().ok())),
+            challenge: Challenge {
+                refuses_credential: response.had_credential,
+                ..challenge
+            },
         }
     }
 

@@ -22,8 +22,7 @@ use super::exchanges::{AdmittedFrame, Exchanges, FrameCarrier};
 use super::refusal::{Head, Refusal, read_error};
 use super::session::{SessionCheck, TransportSession};
 use super::trace_headers::trace_headers;
-use super::{CredentialRefusal, HttpFailure, HttpStage};
-use super::{listen, post};
+use super::{CredentialRefusal, HttpFailure, HttpStage, listen, post};
 use crate::transport::{End, Frame, Purpose};
 
 const INITIALIZED: &str = "notifications/initialized";

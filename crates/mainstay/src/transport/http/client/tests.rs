@@ -1,9 +1,9 @@
-//! The transport against a far side on loopback whose every answer a test writes by hand.
+//! The transport against a remote peer on loopback whose every answer a test writes by hand.
 
 mod failures;
-pub(in crate::transport) mod far;
 mod floods;
 mod kept;
+pub(in crate::transport) mod remote_server;
 mod sessions;
 mod streams;
 
@@ -15,13 +15,13 @@ use super::*;
 use crate::transport::http::{Authorizing, BearerToken};
 use crate::transport::{Frame, Purpose};
 use crate::wire::Outcome;
-use far::{Far, Owner, Received, json, request};
+use remote_server::{Owner, Received, RemoteServer, json, request};
 
 #[tokio::test]
 async fn a_request_is_answered_by_json() {
-    let (far, mut owner) = Owner::start(HttpOptions::new().header("x-key", "k")).await;
+    let (remote, mut owner) = Owner::start(HttpOptions::new().header("x-key", "k")).await;
     owner.ask(1, "tools/list");
-    let asked = far.next().await;
+    let asked = remote.next().await;
     assert_eq!((asked.method.as_str(), asked.path.as_str()), ("POST", "/mcp"));
     assert_eq!(asked.body, request(1, "tools/list"));
     assert_eq!(
@@ -44,25 +44,25 @@ async fn every_request_says_who_sends_it_unless_the_configuration_says_something
     let own = concat!("mainstay/", env!("CARGO_PKG_VERSION"));
     let named = HttpOptions::new().header("User-Agent", "curl/8");
     for (options, expected) in [(HttpOptions::new(), own), (named, "curl/8")] {
-        let (far, mut owner) = Owner::start(options.clone()).await;
-        let standing = Owner::session(&far, &mut owner).await;
+        let (remote, mut owner) = Owner::start(options.clone()).await;
+        let standing = Owner::session(&remote, &mut owner).await;
         assert_eq!(standing.header("user-agent"), Some(expected));
         standing.answer(405, "", "").await;
         owner.ask(2, "a");
-        let asked = far.next_of("POST").await;
+        let asked = remote.next_of("POST").await;
         assert_eq!(asked.header("user-agent"), Some(expected));
         owner.outbound.close();
-        let delete_session = far.next_of("DELETE").await;
+        let delete_session = remote.next_of("DELETE").await;
         assert_eq!(delete_session.header("user-agent"), Some(expected));
 
-        let far = Far::start().await;
-        let owner = Owner::over(crate::transport::Sse::new(far.url(), options).unwrap());
-        let mut stream = far.next_of("GET").await;
+        let remote = RemoteServer::start().await;
+        let owner = Owner::over(crate::transport::Sse::new(remote.url(), options).unwrap());
+        let mut stream = remote.next_of("GET").await;
         assert_eq!(stream.header("user-agent"), Some(expected));
         stream.events("").await;
         stream.event("event: endpoint\ndata: /messages\n\n").await;
         owner.ask(1, "a");
-        let asked = far.next_of("POST").await;
+        let asked = remote.next_of("POST").await;
         assert_eq!(asked.header("user-agent"), Some(expected));
     }
 }
@@ -97,11 +97,11 @@ async fn a_request_that_showed_an_old_credential_is_renewed_whoever_asked_for_th
 
 #[tokio::test]
 async fn requests_run_side_by_side_and_share_connections() {
-    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
     owner.ask(1, "a");
-    let first = far.next().await;
+    let first = remote.next().await;
     owner.ask(2, "b");
-    let second = far.next().await;
+    let second = remote.next().await;
     assert_eq!((first.connection, second.connection), (1, 2));
     second.json(200, &json(2)).await;
     assert_eq!(owner.message().await, json(2));
@@ -109,7 +109,7 @@ async fn requests_run_side_by_side_and_share_connections() {
     assert_eq!(owner.message().await, json(1));
     for id in 3..20 {
         owner.ask(id, "c");
-        let next = far.next().await;
+        let next = remote.next().await;
         assert!(next.connection <= 2, "a kept connection is used again");
         next.json(200, &json(id)).await;
         owner.message().await;
@@ -118,23 +118,23 @@ async fn requests_run_side_by_side_and_share_connections() {
 
 #[tokio::test]
 async fn what_is_sent_before_the_start_is_carried_after_it() {
-    let far = Far::start().await;
-    let http = Http::new(far.url(), HttpOptions::new()).unwrap();
+    let remote = RemoteServer::start().await;
+    let http = Http::new(remote.url(), HttpOptions::new()).unwrap();
     let outbound = http.outbound();
     outbound
         .try_send(Frame::new(request(1, "a").into(), Purpose::Request { id: 1 }))
         .unwrap();
     let (mut owner, inbound) = Owner::of(outbound);
     Box::new(http).start(inbound);
-    far.next().await.json(200, &json(1)).await;
+    remote.next().await.json(200, &json(1)).await;
     assert_eq!(owner.message().await, json(1));
 }
 
 #[tokio::test]
 async fn the_end_is_told_once_and_last() {
-    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
     owner.ask(1, "a");
-    let asked = far.next().await;
+    let asked = remote.next().await;
     owner.outbound.close();
     owner.outbound.close();
     assert!(matches!(
@@ -153,13 +153,13 @@ async fn the_end_is_told_once_and_last() {
 
 #[tokio::test]
 async fn a_frame_that_was_withdrawn_is_not_sent() {
-    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
     let delivery = Arc::new(crate::transport::Delivery::default());
     assert!(delivery.withdraw());
     let frame = Frame::new(request(1, "a").into(), Purpose::Request { id: 1 }).tracked_by(delivery);
     owner.outbound.try_send(frame).unwrap();
     owner.ask(2, "b");
-    let asked = far.next().await;
+    let asked = remote.next().await;
     assert_eq!(asked.body, request(2, "b"));
     asked.json(200, &json(2)).await;
     assert_eq!(owner.message().await, json(2));
@@ -167,11 +167,11 @@ async fn a_frame_that_was_withdrawn_is_not_sent() {
 
 #[tokio::test]
 async fn a_modern_request_is_cancelled_by_the_end_of_its_stream() {
-    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
     let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
     let call = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t",{meta}}}}}"#);
     owner.send(call, Purpose::Request { id: 1 });
-    let asked = far.next().await;
+    let asked = remote.next().await;
     assert_eq!(asked.header("mcp-protocol-version"), Some("2026-07-28"));
     assert_eq!(
         (asked.header("mcp-method"), asked.header("mcp-name")),
@@ -181,7 +181,7 @@ async fn a_modern_request_is_cancelled_by_the_end_of_its_stream() {
     owner.cancel(1, cancel);
     assert!(asked.goes_away().await);
     owner.ask(2, "b");
-    let next = far.next().await;
+    let next = remote.next().await;
     assert_eq!(next.body, request(2, "b"), "no notification was sent");
     next.json(200, &json(2)).await;
     assert_eq!(
@@ -195,11 +195,11 @@ async fn a_modern_request_is_cancelled_by_the_end_of_its_stream() {
 async fn a_unix_socket_stands_in_for_the_host() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("mcp.sock");
-    let far = Far::start_unix(&path);
+    let remote = RemoteServer::start_unix(&path);
     let http = Http::new("http://localhost/mcp", HttpOptions::new().unix_socket(&path)).unwrap();
     let mut owner = Owner::over(http);
     owner.ask(1, "a");
-    let asked = far.next().await;
+    let asked = remote.next().await;
     assert_eq!(asked.header("host"), Some("localhost"));
     asked.json(200, &json(1)).await;
     assert_eq!(owner.message().await, json(1));
@@ -220,10 +220,10 @@ async fn every_request_asks_for_the_credential_of_the_moment() {
         }
     }
     let credentials = Arc::new(Counting(0.into()));
-    let (far, mut owner) = Owner::start(HttpOptions::new().credentials(credentials)).await;
+    let (remote, mut owner) = Owner::start(HttpOptions::new().credentials(credentials)).await;
     for (id, expected) in [(1, None), (2, Some("Bearer one"))] {
         owner.ask(id, "a");
-        let asked = far.next().await;
+        let asked = remote.next().await;
         assert_eq!(asked.header("authorization"), expected);
         asked.json(200, &json(id)).await;
         owner.message().await;
@@ -252,10 +252,10 @@ fn a_frame_that_is_sent_while_the_runtime_shuts_down_blocks_nobody() {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let (far, owner) = Owner::start(HttpOptions::new()).await;
+            let (remote, owner) = Owner::start(HttpOptions::new()).await;
             let last_word = LastWord(owner.outbound.clone());
             owner.ask(1, "a");
-            far.next().await;
+            remote.next().await;
             tokio::spawn(async move {
                 let _last_word = last_word;
                 std::future::pending::<()>().await;

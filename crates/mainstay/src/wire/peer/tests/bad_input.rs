@@ -9,7 +9,7 @@ use crate::wire::{BadAnswer, MAX_MEMBERS};
 
 const LIMIT: usize = 10_000;
 
-fn limited() -> (Peer, Far, Arc<Log>) {
+fn limited() -> (Peer, RemotePeer, Arc<Log>) {
     connect_with(Limits::message(LIMIT), 64 * 1024)
 }
 
@@ -23,7 +23,7 @@ fn check_bad(answer: Result<RawJson, RequestError>, expected: BadAnswer) {
 
 #[tokio::test(start_paused = true)]
 async fn garbage_between_messages_is_counted_and_disturbs_nothing() {
-    let (peer, mut far, _log) = connect();
+    let (peer, mut remote, _log) = connect();
     let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), async {
         for garbage in [
             "Server running on stdio",
@@ -33,10 +33,10 @@ async fn garbage_between_messages_is_counted_and_disturbs_nothing() {
             "null",
             "{\"jsonrpc\":",
         ] {
-            far.write(garbage).await;
+            remote.write(garbage).await;
         }
-        far.write_bytes(b"\xff\xfe\n\n\r\n").await;
-        far.answer(1, "\"real\"").await;
+        remote.write_bytes(b"\xff\xfe\n\n\r\n").await;
+        remote.answer(1, "\"real\"").await;
     });
     assert_eq!(answer.unwrap().as_str(), "\"real\"");
     assert_eq!(peer.stats().garbage, 7);
@@ -44,7 +44,7 @@ async fn garbage_between_messages_is_counted_and_disturbs_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn what_has_too_many_members_to_be_read_is_refused_or_dropped() {
-    let (peer, mut far, log) = connect_with(Limits::default(), 1024 * 1024);
+    let (peer, mut remote, log) = connect_with(Limits::default(), 1024 * 1024);
     let many = vec![r#""":0"#; MAX_MEMBERS].join(",");
     let (sink, received) = collect();
     let options = within(10).progress(sink);
@@ -54,19 +54,21 @@ async fn what_has_too_many_members_to_be_read_is_refused_or_dropped() {
             format!(r#"{{"progressToken":1,"_meta":{{{many},"k":1}}}}"#),
         ] {
             for method in ["notifications/message", "notifications/progress"] {
-                far.write(&format!(r#"{{"method":"{method}","params":{params}}}"#))
+                remote
+                    .write(&format!(r#"{{"method":"{method}","params":{params}}}"#))
                     .await;
             }
-            far.write(&format!(r#"{{"id":5,"method":"roots/list","params":{params}}}"#))
+            remote
+                .write(&format!(r#"{{"id":5,"method":"roots/list","params":{params}}}"#))
                 .await;
         }
         let mut refused = 0;
         for _ in 0..3 {
-            let line = far.read().await;
+            let line = remote.read().await;
             refused += usize::from(line.starts_with(r#"{"jsonrpc":"2.0","id":5,"error":{"code":-32602,"#));
         }
         assert_eq!(refused, 2);
-        far.answer(1, "{}").await;
+        remote.answer(1, "{}").await;
     });
     answer.unwrap();
     assert_eq!(log.take(), [] as [&str; 0], "nothing of it is handed on");
@@ -76,18 +78,22 @@ async fn what_has_too_many_members_to_be_read_is_refused_or_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_behind_text_without_a_line_break_is_taken() {
-    let (peer, mut far, log) = connect();
+    let (peer, mut remote, log) = connect();
     let (answer, error, ()) = tokio::join!(
         peer.request("a", None, within(10)),
         peer.request("b", None, within(10)),
         async {
-            far.write(r#"loading... {"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#)
+            remote
+                .write(r#"loading... {"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#)
                 .await;
-            far.write(r#"oops{"jsonrpc":"2.0","id":2,"error":{"code":-1,"message":"m"}}"#)
+            remote
+                .write(r#"oops{"jsonrpc":"2.0","id":2,"error":{"code":-1,"message":"m"}}"#)
                 .await;
-            far.write(r#"50%{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#)
+            remote
+                .write(r#"50%{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#)
                 .await;
-            far.write(r#"asking{"jsonrpc":"2.0","id":5,"method":"roots/list"}"#)
+            remote
+                .write(r#"asking{"jsonrpc":"2.0","id":5,"method":"roots/list"}"#)
                 .await;
         }
     );
@@ -107,7 +113,7 @@ async fn a_message_behind_text_without_a_line_break_is_taken() {
     assert_eq!(peer.stats().garbage, 4);
     let mut answers = 0;
     for _line in ["a", "b", "the answer"] {
-        let line = far.read().await;
+        let line = remote.read().await;
         answers += usize::from(line.starts_with(r#"{"jsonrpc":"2.0","id":5,"error""#));
     }
     assert_eq!(answers, 1);
@@ -115,7 +121,7 @@ async fn a_message_behind_text_without_a_line_break_is_taken() {
 
 #[tokio::test(start_paused = true)]
 async fn a_log_line_that_quotes_other_messages_is_noise_and_nothing_more() {
-    let (peer, mut far, log) = connect();
+    let (peer, mut remote, log) = connect();
     let lines = [
         r#"got {"jsonrpc":"2.0","id":1,"method":"a","params":{}}"#,
         r#"got {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#,
@@ -124,10 +130,10 @@ async fn a_log_line_that_quotes_other_messages_is_noise_and_nothing_more() {
     ];
     let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), async {
         for line in lines {
-            far.write(line).await;
+            remote.write(line).await;
         }
         tokio::time::sleep(Duration::from_secs(5)).await;
-        far.answer(1, "\"real\"").await;
+        remote.answer(1, "\"real\"").await;
     });
     assert_eq!(answer.unwrap().as_str(), "\"real\"");
     assert_eq!(log.take(), lines.map(|line| format!("noise: {line}")));
@@ -135,10 +141,10 @@ async fn a_log_line_that_quotes_other_messages_is_noise_and_nothing_more() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_whose_id_is_written_as_a_decimal_is_matched() {
-    let (peer, mut far, _log) = connect();
+    let (peer, mut remote, _log) = connect();
     let (answer, ()) = tokio::join!(
         peer.request("a", None, within(10)),
-        far.write(r#"{"jsonrpc":"2.0","id":1.0,"result":{}}"#)
+        remote.write(r#"{"jsonrpc":"2.0","id":1.0,"result":{}}"#)
     );
     assert_eq!(answer.unwrap().as_str(), "{}");
 }
@@ -150,17 +156,17 @@ async fn an_error_without_an_id_fails_the_only_request_that_waits() {
         r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"m"}}"#,
     ];
     for error in errors {
-        let (peer, mut far, _log) = connect();
-        let (failed, ()) = tokio::join!(peer.request("a", None, within(10)), far.write(error));
+        let (peer, mut remote, _log) = connect();
+        let (failed, ()) = tokio::join!(peer.request("a", None, within(10)), remote.write(error));
         assert!(matches!(failed, Err(RequestError::Rpc(error)) if error.code() == -32700));
 
         let (first, second, ()) = tokio::join!(
             peer.request("b", None, within(10)),
             peer.request("c", None, within(10)),
             async {
-                far.write(error).await;
-                far.answer(2, "{}").await;
-                far.answer(3, "{}").await;
+                remote.write(error).await;
+                remote.answer(2, "{}").await;
+                remote.answer(3, "{}").await;
             }
         );
         assert!(first.is_ok() && second.is_ok(), "it may be for either");
@@ -171,13 +177,13 @@ async fn an_error_without_an_id_fails_the_only_request_that_waits() {
 async fn an_error_without_an_id_after_a_notification_is_taken_for_its_answer() {
     let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"m"}}"#;
     let until = Instant::now() + Duration::from_secs(10);
-    let (peer, mut far, _log) = connect();
+    let (peer, mut remote, _log) = connect();
     peer.notify("notifications/initialized", None, until)
         .await
         .unwrap();
     let (answer, ()) = tokio::join!(peer.request("tools/list", None, within(10)), async {
-        far.write(error).await;
-        far.answer(1, "{}").await;
+        remote.write(error).await;
+        remote.answer(1, "{}").await;
     });
     assert!(answer.is_ok(), "{answer:?}");
 
@@ -185,8 +191,8 @@ async fn an_error_without_an_id_after_a_notification_is_taken_for_its_answer() {
         peer.notify("notifications/roots/list_changed", None, until)
             .await
             .unwrap();
-        far.write(error).await;
-        far.answer(2, "{}").await;
+        remote.write(error).await;
+        remote.answer(2, "{}").await;
     });
     assert!(answer.is_ok(), "{answer:?}");
 }
@@ -195,12 +201,12 @@ async fn an_error_without_an_id_after_a_notification_is_taken_for_its_answer() {
 async fn an_error_without_an_id_after_notifications_that_were_read_fails_the_only_request_that_waits() {
     let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}"#;
     let until = Instant::now() + Duration::from_secs(10);
-    let (peer, mut far, _log) = connect();
+    let (peer, mut remote, _log) = connect();
     let (answered, ()) = tokio::join!(peer.request("a", None, within(10)), async {
         peer.notify("notifications/x", None, until).await.unwrap();
-        let (later, ()) = tokio::join!(peer.request("b", None, within(10)), far.answer(2, "{}"));
+        let (later, ()) = tokio::join!(peer.request("b", None, within(10)), remote.answer(2, "{}"));
         later.expect("its answer shows that the notification was read");
-        far.write(error).await;
+        remote.write(error).await;
     });
     assert!(matches!(answered, Err(RequestError::Rpc(error)) if error.code() == -32700));
 }
@@ -209,19 +215,19 @@ async fn an_error_without_an_id_after_notifications_that_were_read_fails_the_onl
 async fn of_more_errors_without_an_id_than_notifications_one_fails_the_only_request_that_waits() {
     let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"m"}}"#;
     let until = Instant::now() + Duration::from_secs(10);
-    let (peer, mut far, _log) = connect();
+    let (peer, mut remote, _log) = connect();
     peer.notify("notifications/x", None, until).await.unwrap();
     let mut asked = tokio::spawn({
         let peer = peer.clone();
         async move { peer.request("a", None, within(10)).await }
     });
-    far.write(error).await;
+    remote.write(error).await;
     let soon = Duration::from_secs(1);
     assert!(
         tokio::time::timeout(soon, &mut asked).await.is_err(),
         "the notification's"
     );
-    far.write(error).await;
+    remote.write(error).await;
     let failed = asked.await.unwrap();
     assert!(matches!(failed, Err(RequestError::Rpc(error)) if error.code() == -32601));
 }
@@ -229,12 +235,12 @@ async fn of_more_errors_without_an_id_than_notifications_one_fails_the_only_requ
 #[tokio::test(start_paused = true)]
 async fn an_error_without_an_id_is_not_for_a_standing_request_that_was_read() {
     let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}"#;
-    let (peer, mut far, _log) = connect();
+    let (peer, mut remote, _log) = connect();
     let mut standing = pin!(peer.request("listen", None, within(100).standing()));
     let called = async {
-        let (first, ()) = tokio::join!(peer.request("list", None, within(10)), far.answer(2, "{}"));
+        let (first, ()) = tokio::join!(peer.request("list", None, within(10)), remote.answer(2, "{}"));
         first.expect("its answer shows that the standing request was read");
-        let (failed, ()) = tokio::join!(peer.request("call", None, within(10)), far.write(error));
+        let (failed, ()) = tokio::join!(peer.request("call", None, within(10)), remote.write(error));
         failed
     };
     let failed = tokio::select! {
@@ -248,12 +254,12 @@ async fn an_error_without_an_id_is_not_for_a_standing_request_that_was_read() {
 #[tokio::test(start_paused = true)]
 async fn an_error_without_an_id_may_be_for_a_standing_request_that_was_not_read_yet() {
     let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}"#;
-    let (peer, mut far, _log) = connect();
+    let (peer, mut remote, _log) = connect();
     let mut standing = pin!(peer.request("listen", None, within(100).standing()));
     let called = async {
         let (answer, ()) = tokio::join!(peer.request("call", None, within(10)), async {
-            far.write(error).await;
-            far.answer(2, "{}").await;
+            remote.write(error).await;
+            remote.answer(2, "{}").await;
         });
         answer
     };
@@ -267,23 +273,26 @@ async fn an_error_without_an_id_may_be_for_a_standing_request_that_was_not_read_
 
 #[tokio::test(start_paused = true)]
 async fn a_byte_order_mark_and_a_missing_last_line_break_lose_no_answer() {
-    let (peer, mut far, _log) = connect();
+    let (peer, mut remote, _log) = connect();
     let (first, second, ()) = tokio::join!(
         peer.request("a", None, within(10)),
         peer.request("b", None, within(10)),
         async {
-            far.write("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}")
+            remote
+                .write("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}")
                 .await;
-            far.write_bytes(br#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
-            drop(far);
+            remote
+                .write_bytes(br#"{"jsonrpc":"2.0","id":2,"result":{}}"#)
+                .await;
+            drop(remote);
         }
     );
     assert!(first.is_ok() && second.is_ok(), "{first:?} {second:?}");
 
-    let (peer, mut far, _log) = connect();
+    let (peer, mut remote, _log) = connect();
     let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), async {
-        far.write_bytes(br#"{"jsonrpc":"2.0","id":1,"result":{"#).await;
-        drop(far);
+        remote.write_bytes(br#"{"jsonrpc":"2.0","id":1,"result":{"#).await;
+        drop(remote);
     });
     assert!(
         matches!(answer, Err(RequestError::Lost { .. })),
@@ -293,19 +302,21 @@ async fn a_byte_order_mark_and_a_missing_last_line_break_lose_no_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_cannot_be_read_fails_its_request_alone() {
-    let (peer, mut far, _log) = connect();
+    let (peer, mut remote, _log) = connect();
     let (malformed, shapeless, no_text, fine, ()) = tokio::join!(
         peer.request("a", None, within(10)),
         peer.request("b", None, within(10)),
         peer.request("c", None, within(10)),
         peer.request("d", None, within(10)),
         async {
-            far.write(r#"{"jsonrpc":"2.0","id":1,"result":{"a":nonsense}}"#)
+            remote
+                .write(r#"{"jsonrpc":"2.0","id":1,"result":{"a":nonsense}}"#)
                 .await;
-            far.write(r#"{"jsonrpc":"2.0","id":2}"#).await;
-            far.write_bytes(b"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":\"\xff\"}\n")
+            remote.write(r#"{"jsonrpc":"2.0","id":2}"#).await;
+            remote
+                .write_bytes(b"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":\"\xff\"}\n")
                 .await;
-            far.answer(4, "{}").await;
+            remote.answer(4, "{}").await;
         }
     );
     check_bad(malformed, BadAnswer::Malformed);
@@ -317,18 +328,20 @@ async fn an_answer_that_cannot_be_read_fails_its_request_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn an_overlong_answer_fails_its_request_wherever_its_id_stands() {
-    let (peer, mut far, _log) = limited();
+    let (peer, mut remote, _log) = limited();
     let long = "x".repeat(3 * LIMIT);
     let (first, second, third, ()) = tokio::join!(
         peer.request("a", None, within(10)),
         peer.request("b", None, within(10)),
         peer.request("c", None, within(10)),
         async {
-            far.write(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":"{long}"}}"#))
+            remote
+                .write(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":"{long}"}}"#))
                 .await;
-            far.write(&format!(r#"{{"result":"{long}","id":2,"jsonrpc":"2.0"}}"#))
+            remote
+                .write(&format!(r#"{{"result":"{long}","id":2,"jsonrpc":"2.0"}}"#))
                 .await;
-            far.answer(3, "{}").await;
+            remote.answer(3, "{}").await;
         }
     );
     let length = long.len() as u64 + 36;
@@ -339,25 +352,25 @@ async fn an_overlong_answer_fails_its_request_wherever_its_id_stands() {
 
 #[tokio::test(start_paused = true)]
 async fn an_overlong_line_with_no_id_is_taken_for_the_only_answer_awaited() {
-    let (peer, mut far, _log) = limited();
+    let (peer, mut remote, _log) = limited();
     let long = "x".repeat(2 * LIMIT);
-    far.write(&long).await;
-    far.settle().await;
-    let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), far.write(&long));
+    remote.write(&long).await;
+    remote.settle().await;
+    let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), remote.write(&long));
     let length = long.len() as u64;
     check_bad(answer, BadAnswer::TooLarge { limit: LIMIT, length });
-    let (answer, ()) = tokio::join!(peer.request("b", None, within(10)), far.answer(2, "{}"));
+    let (answer, ()) = tokio::join!(peer.request("b", None, within(10)), remote.answer(2, "{}"));
     answer.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_overlong_line_that_may_answer_any_of_several_ends_the_connection() {
-    let (peer, mut far, _log) = limited();
+    let (peer, mut remote, _log) = limited();
     let long = "x".repeat(2 * LIMIT);
     let (first, second, ()) = tokio::join!(
         peer.request("a", None, within(10)),
         peer.request("b", None, within(10)),
-        far.write(&long)
+        remote.write(&long)
     );
     for answer in [first, second] {
         assert!(
@@ -376,14 +389,15 @@ async fn an_overlong_line_that_may_answer_any_of_several_ends_the_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn an_overlong_notification_fails_nobody() {
-    let (peer, mut far, _log) = limited();
+    let (peer, mut remote, _log) = limited();
     let long = "x".repeat(2 * LIMIT);
     let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), async {
-        far.write(&format!(
-            r#"{{"jsonrpc":"2.0","method":"n","params":{{"x":"{long}"}}}}"#
-        ))
-        .await;
-        far.answer(1, "{}").await;
+        remote
+            .write(&format!(
+                r#"{{"jsonrpc":"2.0","method":"n","params":{{"x":"{long}"}}}}"#
+            ))
+            .await;
+        remote.answer(1, "{}").await;
     });
     answer.unwrap();
     assert_eq!(peer.stats().garbage, 1);
@@ -391,9 +405,9 @@ async fn an_overlong_notification_fails_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn an_endless_line_ends_the_connection() {
-    let (peer, mut far, _log) = limited();
+    let (peer, mut remote, _log) = limited();
     let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), async {
-        far.write_until_closed(b"never a line end ").await;
+        remote.write_until_closed(b"never a line end ").await;
     });
     assert!(
         matches!(
@@ -409,24 +423,26 @@ async fn an_endless_line_ends_the_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn answers_to_nothing_are_counted_and_no_more() {
-    let (peer, mut far, _log) = connect();
+    let (peer, mut remote, _log) = connect();
     for id in ["99", "0", "\"x\"", "null", "-1"] {
-        far.write(&format!(r#"{{"id":{id},"result":{{}}}}"#)).await;
+        remote.write(&format!(r#"{{"id":{id},"result":{{}}}}"#)).await;
     }
-    far.write(r#"{"error":{"code":-32600,"message":"no id"}}"#).await;
-    far.settle().await;
+    remote
+        .write(r#"{"error":{"code":-32600,"message":"no id"}}"#)
+        .await;
+    remote.settle().await;
     let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), async {
-        far.answer(1, "1").await;
-        far.answer(1, "2").await;
+        remote.answer(1, "1").await;
+        remote.answer(1, "2").await;
     });
     assert_eq!(answer.unwrap().as_str(), "1");
-    far.settle().await;
+    remote.settle().await;
     assert_eq!((peer.stats().unknown_answers, peer.stats().late_answers), (6, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_program_that_is_no_server_is_not_listened_to_for_ever() {
-    let (transport, inbound) = far::Unconnected::new();
+    let (transport, inbound) = remote_peer::Unconnected::new();
     let peer = Peer::start(
         Box::new(transport),
         Arc::new(Log::default()),
@@ -444,8 +460,8 @@ async fn a_program_that_is_no_server_is_not_listened_to_for_ever() {
 
 #[tokio::test(start_paused = true)]
 async fn a_large_answer_arrives_whole() {
-    let (peer, mut far, _log) = connect();
+    let (peer, mut remote, _log) = connect();
     let large = format!("\"{}\"", "x".repeat(5_000_000));
-    let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), far.answer(1, &large));
+    let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), remote.answer(1, &large));
     assert!(answer.unwrap().as_str() == large);
 }

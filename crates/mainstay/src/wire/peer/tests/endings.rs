@@ -2,7 +2,7 @@
 
 use tokio::runtime::Handle as Runtime;
 
-use super::far::{poll_once, settle};
+use super::remote_peer::{poll_once, settle};
 use super::*;
 
 #[track_caller]
@@ -15,16 +15,16 @@ fn check_lost(answer: Result<RawJson, RequestError>, expected: Outcome, because:
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_stream_fails_what_waits_at_once() {
-    let (peer, mut far, _log) = connect();
+    let (peer, mut remote, _log) = connect();
     let began = Instant::now();
     let (first, second, end, ()) = tokio::join!(
         peer.request("a", None, within(60)),
         peer.request("b", None, within(60)),
         peer.closed(),
         async {
-            far.read().await;
-            far.read().await;
-            drop(far);
+            remote.read().await;
+            remote.read().await;
+            drop(remote);
         }
     );
     check_lost(first, Outcome::Unknown, &End::EndOfStream);
@@ -40,7 +40,7 @@ async fn the_end_of_the_stream_fails_what_waits_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_queued_behind_a_blocked_writer_was_not_sent() {
-    let (peer, far, _log) = connect_with(Limits::default(), 16);
+    let (peer, remote, _log) = connect_with(Limits::default(), 16);
     let began = Instant::now();
     let (first, second, ()) = tokio::join!(
         peer.request("first", None, within(60)),
@@ -52,7 +52,7 @@ async fn what_is_queued_behind_a_blocked_writer_was_not_sent() {
             settle().await;
             settle().await;
             assert_eq!(peer.stats().in_flight, 2);
-            drop(far);
+            drop(remote);
         }
     );
     check_lost(first, Outcome::Unknown, &End::EndOfStream);
@@ -62,7 +62,7 @@ async fn what_is_queued_behind_a_blocked_writer_was_not_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn closing_is_immediate_though_the_writer_is_blocked() {
-    let (peer, mut far, _log) = connect_with(Limits::default(), 16);
+    let (peer, mut remote, _log) = connect_with(Limits::default(), 16);
     let before = Instant::now();
     // One is being written, some are queued, some wait for room.
     let mut requests: Vec<_> = (0..100)
@@ -92,26 +92,26 @@ async fn closing_is_immediate_though_the_writer_is_blocked() {
         .notify("n", None, Instant::now() + Duration::from_secs(1))
         .await;
     assert_eq!(told.unwrap_err().outcome(), Outcome::NotSent);
-    far.settle().await;
+    remote.settle().await;
     assert_eq!(Runtime::current().metrics().num_alive_tasks(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_far_side_sees_the_end_of_its_input_on_close() {
-    let (peer, far, _log) = connect();
+async fn the_remote_peer_sees_the_end_of_its_input_on_close() {
+    let (peer, remote, _log) = connect();
     peer.close();
-    far.reads_the_end().await;
+    remote.reads_the_end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropping_the_last_handle_closes_the_connection() {
-    let (peer, far, log) = connect();
+    let (peer, remote, log) = connect();
     let clone = peer.clone();
     drop(peer);
     settle().await;
     assert_eq!(Runtime::current().metrics().num_alive_tasks(), 2);
     drop(clone);
-    far.reads_the_end().await;
+    remote.reads_the_end().await;
     settle().await;
     assert_eq!(Runtime::current().metrics().num_alive_tasks(), 0);
     assert_eq!(Arc::strong_count(&log), 1, "the handler is let go");
@@ -119,22 +119,22 @@ async fn dropping_the_last_handle_closes_the_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn many_may_wait_for_the_end() {
-    let (peer, far, _log) = connect();
+    let (peer, remote, _log) = connect();
     {
         let mut dropped = Box::pin(peer.closed());
         poll_once(dropped.as_mut()).await;
     }
-    let ends = tokio::join!(peer.closed(), peer.closed(), async { drop(far) });
+    let ends = tokio::join!(peer.closed(), peer.closed(), async { drop(remote) });
     assert_eq!((ends.0, ends.1), (End::EndOfStream, End::EndOfStream));
     assert_eq!(peer.closed().await, End::EndOfStream);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_panics_ends_the_connection_and_hangs_nobody() {
-    let (peer, mut far, _log) = connect();
+    let (peer, mut remote, _log) = connect();
     let (answer, ()) = tokio::join!(peer.request("a", None, within(60)), async {
-        far.read().await;
-        far.write(r#"{"method":"panic"}"#).await;
+        remote.read().await;
+        remote.write(r#"{"method":"panic"}"#).await;
     });
     check_lost(answer, Outcome::Unknown, &End::Aborted);
 }

@@ -41,21 +41,21 @@ fn a_proxy_of_the_environment_stands_before_what_it_is_named_for() {
 }
 
 /// The head of the request that comes on a stream, answered so.
-async fn answer(far: &mut DuplexStream, answer: &str) -> String {
+async fn answer(remote: &mut DuplexStream, answer: &str) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
-        head.push(far.read_u8().await.unwrap());
+        head.push(remote.read_u8().await.unwrap());
     }
-    far.write_all(answer.as_bytes()).await.unwrap();
+    remote.write_all(answer.as_bytes()).await.unwrap();
     String::from_utf8(head).unwrap()
 }
 
 #[tokio::test]
 async fn a_proxy_is_asked_for_a_way_that_it_does_not_look_into() {
-    let (near, mut far) = duplex(1024);
+    let (near, mut remote) = duplex(1024);
     let proxy = tokio::spawn(async move {
-        let head = answer(&mut far, "HTTP/1.1 200 OK\r\n\r\nthrough").await;
-        (head, far)
+        let head = answer(&mut remote, "HTTP/1.1 200 OK\r\n\r\nthrough").await;
+        (head, remote)
     });
     let origin = "https://mcp.example".parse().unwrap();
     let headers = [
@@ -63,7 +63,7 @@ async fn a_proxy_is_asked_for_a_way_that_it_does_not_look_into() {
         (USER_AGENT, Some(HeaderValue::from_static("mainstay/1"))),
     ];
     let mut stream = tunnel(Box::new(near), &origin, headers).await.unwrap();
-    let (head, mut far) = proxy.await.unwrap();
+    let (head, mut remote) = proxy.await.unwrap();
     assert!(head.starts_with("CONNECT mcp.example:443 HTTP/1.1\r\n"), "{head}");
     assert!(head.contains("proxy-authorization: Basic eA==\r\n"), "{head}");
     assert!(head.contains("user-agent: mainstay/1\r\n"), "{head}");
@@ -72,15 +72,19 @@ async fn a_proxy_is_asked_for_a_way_that_it_does_not_look_into() {
     assert_eq!(&received, b"through");
     stream.write_all(b"back").await.unwrap();
     let mut received = [0; 4];
-    far.read_exact(&mut received).await.unwrap();
+    remote.read_exact(&mut received).await.unwrap();
     assert_eq!(&received, b"back");
 }
 
 #[tokio::test]
 async fn a_proxy_that_refuses_says_so() {
-    let (near, mut far) = duplex(1024);
+    let (near, mut remote) = duplex(1024);
     let proxy = tokio::spawn(async move {
-        answer(&mut far, "HTTP/1.1 407 Who are you\r\ncontent-length: 0\r\n\r\n").await
+        answer(
+            &mut remote,
+            "HTTP/1.1 407 Who are you\r\ncontent-length: 0\r\n\r\n",
+        )
+        .await
     });
     let origin = "https://mcp.example".parse().unwrap();
     let refused = tunnel(
@@ -103,10 +107,10 @@ async fn a_proxy_that_answers_with_any_success_has_opened_the_way() {
         "299",
         "100 Wait\r\n\r\nHTTP/1.0 200 OK",
     ] {
-        let (near, mut far) = duplex(1024);
+        let (near, mut remote) = duplex(1024);
         let proxy = tokio::spawn(async move {
-            answer(&mut far, &format!("HTTP/1.1 {head}\r\n\r\nthrough")).await;
-            far
+            answer(&mut remote, &format!("HTTP/1.1 {head}\r\n\r\nthrough")).await;
+            remote
         });
         let origin = "https://mcp.example".parse().unwrap();
         let headers = [(PROXY_AUTHORIZATION, None), (USER_AGENT, None)];
@@ -122,9 +126,9 @@ async fn a_proxy_that_answers_with_any_success_has_opened_the_way() {
 async fn a_proxy_that_does_not_speak_http_or_never_ends_its_head_fails_the_dial() {
     let endless = format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(70 * 1024));
     for said in ["SSH-2.0-x\r\n", "HTTP/1.1 2", "HTTP/1.1 abc\r\n\r\n", &endless] {
-        let (near, mut far) = duplex(128 * 1024);
+        let (near, mut remote) = duplex(128 * 1024);
         let said = said.to_owned();
-        let proxy = tokio::spawn(async move { answer(&mut far, &said).await });
+        let proxy = tokio::spawn(async move { answer(&mut remote, &said).await });
         let origin = "https://mcp.example".parse().unwrap();
         let headers = [(PROXY_AUTHORIZATION, None), (USER_AGENT, None)];
         assert!(
@@ -177,13 +181,13 @@ async fn the_certificate_of_an_encrypted_proxy_is_checked_against_the_roots_befo
     let dialer = by("http://mcp.example/mcp", &format!("https://127.0.0.1:{port}")).unwrap();
     let options = HttpOptions::new().root_certificates(&roots);
     let proxy = async {
-        let (far, _) = listener.accept().await.unwrap();
-        TlsAcceptor::from(Arc::new(config)).accept(far).await.unwrap()
+        let (remote, _) = listener.accept().await.unwrap();
+        TlsAcceptor::from(Arc::new(config)).accept(remote).await.unwrap()
     };
-    let (near, mut far) = tokio::join!(dial_trusting(&dialer, &options), proxy);
+    let (near, mut remote) = tokio::join!(dial_trusting(&dialer, &options), proxy);
     near.expect("trusted").write_all(b"GET").await.unwrap();
     let mut received = [0; 3];
-    far.read_exact(&mut received).await.unwrap();
+    remote.read_exact(&mut received).await.unwrap();
     assert_eq!(&received, b"GET");
 }
 
@@ -211,18 +215,18 @@ async fn a_socks_proxy_is_asked_for_the_server_and_passes_every_byte_on() {
         ),
     ] {
         let dialer = by(url, &proxy).unwrap();
-        assert!(dialer.socket().is_err(), "nobody knocks behind a proxy");
+        assert!(dialer.socket().is_err(), "no port is probed behind a proxy");
         assert!(!dialer.names_the_origin() && dialer.of_proxy().is_none());
         let mut near = dial(&dialer).await.unwrap();
-        let (mut far, _) = listener.accept().await.unwrap();
+        let (mut remote, _) = listener.accept().await.unwrap();
         near.write_all(b"GET / HTTP/1.1").await.unwrap();
         let mut received = [0; 14];
-        far.read_exact(&mut received).await.unwrap();
+        remote.read_exact(&mut received).await.unwrap();
         assert_eq!(
             &received, b"GET / HTTP/1.1",
             "the first byte that the server sees"
         );
-        far.write_all(b"back").await.unwrap();
+        remote.write_all(b"back").await.unwrap();
         let mut received = [0; 4];
         near.read_exact(&mut received).await.unwrap();
         assert_eq!(&received, b"back");

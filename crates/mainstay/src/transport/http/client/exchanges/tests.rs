@@ -33,9 +33,9 @@ impl FrameCarrier for Slow {
 }
 
 /// Hears nothing.
-struct Deaf;
+struct IgnoresAll;
 
-impl Inbound for Deaf {
+impl Inbound for IgnoresAll {
     fn message(&self, _: Bytes) {}
 
     fn oversized(&self, _: Oversized<'_>) {}
@@ -50,7 +50,7 @@ fn running() -> Arc<Slow> {
         exchanges: Exchanges::new(),
         arrives: Notify::new(),
     });
-    let inbound: Arc<dyn Inbound> = Arc::new(Deaf);
+    let inbound: Arc<dyn Inbound> = Arc::new(IgnoresAll);
     assert!(Exchanges::start(&slow, &inbound));
     slow
 }

@@ -45,7 +45,7 @@ async fn body(mut response: Response) -> String {
 #[tokio::test]
 async fn a_connection_is_used_again_and_one_that_was_closed_meanwhile_is_not() {
     let (listener, pool) = listening().await;
-    let far = tokio::spawn(async move {
+    let remote = tokio::spawn(async move {
         let (mut first, _) = listener.accept().await.unwrap();
         answer(&mut first, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\none").await;
         answer(&mut first, "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await;
@@ -61,13 +61,13 @@ async fn a_connection_is_used_again_and_one_that_was_closed_meanwhile_is_not() {
     assert_eq!(body(three).await, "three");
     let four = pool.send(PoolRequest::default()).await.unwrap();
     assert_eq!(body(four).await, "four");
-    far.await.unwrap();
+    remote.await.unwrap();
 }
 
 #[tokio::test]
 async fn an_answer_that_nobody_reads_to_its_end_closes_its_connection() {
     let (listener, pool) = listening().await;
-    let far = tokio::spawn(async move {
+    let remote = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         answer(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf").await;
         stream.read(&mut [0]).await.unwrap_or(0)
@@ -75,32 +75,32 @@ async fn an_answer_that_nobody_reads_to_its_end_closes_its_connection() {
     let mut response = pool.send(PoolRequest::default()).await.unwrap();
     assert_eq!(response.chunk().await.unwrap().unwrap(), "half");
     drop(response);
-    assert_eq!(timeout(SOON, far).await.unwrap().unwrap(), 0, "closed");
+    assert_eq!(timeout(SOON, remote).await.unwrap().unwrap(), 0, "closed");
 }
 
 async fn connection() -> (HttpConnection, DuplexStream) {
-    let (near, far) = duplex(64);
+    let (near, remote) = duplex(64);
     let dialled = DialledStream {
         stream: Box::new(near),
         counters: None,
     };
-    (HttpConnection::open(dialled).await.unwrap(), far)
+    (HttpConnection::open(dialled).await.unwrap(), remote)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_nobody_uses_is_closed_after_a_while() {
     let pool = pool("http://127.0.0.1:1");
-    let (early, mut early_far) = connection().await;
-    let (late, mut late_far) = connection().await;
+    let (early, mut early_remote) = connection().await;
+    let (late, mut late_remote) = connection().await;
     let start = Instant::now();
     pool.keep(early, KEPT);
     sleep(KEPT / 2).await;
     pool.keep(late, KEPT);
-    assert_eq!(early_far.read(&mut [0]).await.unwrap(), 0);
+    assert_eq!(early_remote.read(&mut [0]).await.unwrap(), 0);
     assert_eq!(start.elapsed().as_secs(), KEPT.as_secs());
     assert!(pool.take().is_some_and(|mut late| late.is_ready(false)));
     assert_eq!(
-        late_far.read(&mut [0]).await.unwrap(),
+        late_remote.read(&mut [0]).await.unwrap(),
         0,
         "it was taken out, and dropped"
     );
@@ -111,24 +111,24 @@ async fn a_connection_that_its_server_closes_is_let_go_at_once_or_within_a_secon
     let tasks = || Handle::current().metrics().num_alive_tasks();
     let pool = pool("http://127.0.0.1:1");
     let before = tasks();
-    let (at_once, mut at_once_far) = connection().await;
-    let (later, mut later_far) = connection().await;
-    let (other, mut other_far) = connection().await;
+    let (at_once, mut at_once_remote) = connection().await;
+    let (later, mut later_remote) = connection().await;
+    let (other, mut other_remote) = connection().await;
     let start = Instant::now();
     pool.keep(at_once, KEPT);
     pool.keep(later, KEPT);
-    at_once_far.shutdown().await.unwrap();
-    assert_eq!(at_once_far.read(&mut [0]).await.unwrap(), 0, "closed here too");
+    at_once_remote.shutdown().await.unwrap();
+    assert_eq!(at_once_remote.read(&mut [0]).await.unwrap(), 0, "closed here too");
     assert_eq!(start.elapsed().as_secs(), 1);
 
     sleep(KEPT / 4).await;
     pool.keep(other, KEPT);
     sleep(KEPT / 4).await;
     let closed = Instant::now();
-    later_far.shutdown().await.unwrap();
-    assert_eq!(later_far.read(&mut [0]).await.unwrap(), 0);
-    other_far.shutdown().await.unwrap();
-    assert_eq!(other_far.read(&mut [0]).await.unwrap(), 0);
+    later_remote.shutdown().await.unwrap();
+    assert_eq!(later_remote.read(&mut [0]).await.unwrap(), 0);
+    other_remote.shutdown().await.unwrap();
+    assert_eq!(other_remote.read(&mut [0]).await.unwrap(), 0);
     assert_eq!(closed.elapsed(), Duration::ZERO, "both had been seen");
     while tasks() > before {
         tokio::task::yield_now().await;
@@ -139,7 +139,7 @@ async fn a_connection_that_its_server_closes_is_let_go_at_once_or_within_a_secon
 #[tokio::test]
 async fn the_descriptor_of_a_connection_that_its_server_closes_is_closed() {
     let (listener, pool) = listening().await;
-    let far = tokio::spawn(async move {
+    let remote = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         answer(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\none").await;
         stream.shutdown().await.unwrap();
@@ -148,7 +148,7 @@ async fn the_descriptor_of_a_connection_that_its_server_closes_is_closed() {
     });
     let one = pool.send(PoolRequest::default()).await.unwrap();
     assert_eq!(body(one).await, "one");
-    assert_eq!(timeout(SOON, far).await.unwrap().unwrap(), 0);
+    assert_eq!(timeout(SOON, remote).await.unwrap().unwrap(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,7 +156,7 @@ async fn nothing_is_left_of_a_pool_that_is_gone() {
     let tasks = || Handle::current().metrics().num_alive_tasks();
     let pool = pool("http://127.0.0.1:1");
     let before = tasks();
-    let (kept, _far) = connection().await;
+    let (kept, _remote) = connection().await;
     pool.keep(kept, KEPT);
     assert!(tasks() > before, "somebody sweeps");
     drop(pool);
@@ -170,13 +170,13 @@ async fn nothing_is_left_of_a_pool_that_is_gone() {
 #[tokio::test]
 async fn a_connection_to_nobody_is_told_from_one_that_broke() {
     let (listener, pool) = listening().await;
-    let far = tokio::spawn(async move {
+    let remote = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         answer(&mut stream, "").await;
     });
     let broken = pool.send(PoolRequest::default()).await.err().unwrap();
     assert!(matches!(broken, ExchangeError::Broken(_)), "{broken:?}");
-    far.await.unwrap();
+    remote.await.unwrap();
     let nobody = pool.send(PoolRequest::default()).await.err().unwrap();
     assert!(matches!(nobody, ExchangeError::NotConnected(_)), "{nobody:?}");
 }
@@ -184,8 +184,8 @@ async fn a_connection_to_nobody_is_told_from_one_that_broke() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_is_not_used_any_more_when_its_time_is_over() {
     let pool = pool("http://127.0.0.1:1");
-    let (short, _short_far) = connection().await;
-    let (long, _long_far) = connection().await;
+    let (short, _short_remote) = connection().await;
+    let (long, _long_remote) = connection().await;
     let (never, mut never_far) = connection().await;
     pool.keep(long, KEPT);
     pool.keep(short, Duration::from_millis(500));
@@ -226,22 +226,22 @@ async fn a_close_that_this_machine_has_received_is_seen_before_the_next_request_
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let pool = pool(&format!("http://{}", listener.local_addr().unwrap()));
     let (close, closes) = std::sync::mpsc::channel();
-    let far = answers_once(listener, closes);
+    let remote = answers_once(listener, closes);
     let one = pool.send(PoolRequest::default()).await.unwrap();
     assert_eq!(body(one).await, "one");
     // The close comes while the thread of the runtime is busy: the runtime cannot have received of it.
     close.send(()).unwrap();
-    let listener = far.join().unwrap();
+    let listener = remote.join().unwrap();
     std::thread::sleep(2 * LOOK_AFTER);
     let (close, closes) = std::sync::mpsc::channel();
-    let far = answers_once(listener, closes);
+    let remote = answers_once(listener, closes);
     let again = pool
         .send(PoolRequest::default())
         .await
         .expect("on another connection");
     assert_eq!(body(again).await, "one");
     close.send(()).unwrap();
-    far.join().unwrap();
+    remote.join().unwrap();
 }
 
 #[tokio::test]
@@ -263,7 +263,7 @@ async fn a_request_of_which_the_system_took_no_byte_was_not_sent() {
 #[tokio::test]
 async fn a_request_that_was_written_to_a_connection_that_is_then_closed_may_have_run() {
     let (listener, pool) = listening().await;
-    let far = tokio::spawn(async move {
+    let remote = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         answer(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\none").await;
         answer(&mut stream, "").await;
@@ -272,7 +272,7 @@ async fn a_request_that_was_written_to_a_connection_that_is_then_closed_may_have
     assert_eq!(body(one).await, "one");
     let broken = pool.send(PoolRequest::default()).await.err().unwrap();
     assert!(matches!(broken, ExchangeError::Broken(_)), "{broken:?}");
-    far.await.unwrap();
+    remote.await.unwrap();
 }
 
 #[test]

@@ -20,6 +20,7 @@ async fn a_status_says_whether_the_request_may_have_run() {
     let cases = [
         (400, "", Outcome::Refused, status(400, "oh\u{20}no")),
         (404, "", Outcome::Refused, status(404, "oh\u{20}no")),
+        (408, "", Outcome::Unknown, status(408, "oh\u{20}no")),
         (413, "", Outcome::Refused, status(413, "oh\u{20}no")),
         (429, "", Outcome::Refused, throttled(429, None)),
         (
@@ -43,21 +44,22 @@ async fn a_status_says_whether_the_request_may_have_run() {
             redirect,
         ),
     ];
-    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
     for (id, (status, headers, outcome, failure)) in (1..).zip(cases) {
         owner.ask(id, "a");
-        far.next().await.answer(status, headers, "oh\nno").await;
+        remote.next().await.answer(status, headers, "oh\nno").await;
         assert_eq!(owner.failure(id).await, (outcome, failure));
     }
-    far.asked_nothing().await;
+    remote.asked_nothing().await;
 }
 
 #[tokio::test]
 async fn a_login_is_asked_for_with_its_challenge() {
-    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
     owner.ask(1, "a");
     let header = r#"Bearer resource_metadata="https://x.example/meta", scope="a b""#;
-    far.next()
+    remote
+        .next()
         .await
         .answer(401, &format!("www-authenticate: {header}\r\n"), "")
         .await;
@@ -75,10 +77,14 @@ async fn a_login_is_asked_for_with_its_challenge() {
 
 #[tokio::test]
 async fn a_redirect_within_the_origin_is_followed_with_its_body() {
-    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
     owner.ask(1, "a");
-    far.next().await.answer(307, "location: /elsewhere\r\n", "").await;
-    let asked = far.next().await;
+    remote
+        .next()
+        .await
+        .answer(307, "location: /elsewhere\r\n", "")
+        .await;
+    let asked = remote.next().await;
     assert_eq!(
         (asked.path.as_str(), asked.body.as_str()),
         ("/elsewhere", request(1, "a").as_str())
@@ -87,7 +93,11 @@ async fn a_redirect_within_the_origin_is_followed_with_its_body() {
     assert_eq!(owner.message().await, json(1));
 
     owner.ask(2, "a");
-    far.next().await.answer(302, "location: /elsewhere\r\n", "").await;
+    remote
+        .next()
+        .await
+        .answer(302, "location: /elsewhere\r\n", "")
+        .await;
     assert!(matches!(
         owner.failure(2).await,
         (Outcome::Refused, HttpFailure::Redirect { .. })
@@ -97,16 +107,16 @@ async fn a_redirect_within_the_origin_is_followed_with_its_body() {
 #[tokio::test]
 async fn a_body_beyond_the_limit_fails_its_request() {
     let limit = 1000;
-    let (far, mut owner) = Owner::start(HttpOptions::new().limits(Limits::message(limit))).await;
+    let (remote, mut owner) = Owner::start(HttpOptions::new().limits(Limits::message(limit))).await;
     owner.ask(1, "a");
-    far.next().await.json(200, &"x".repeat(limit + 1)).await;
+    remote.next().await.json(200, &"x".repeat(limit + 1)).await;
     assert_eq!(
         owner.failure(1).await,
         (Outcome::Answered, HttpFailure::BodyTooLarge { limit })
     );
 
     owner.ask(2, "a");
-    let mut asked = far.next().await;
+    let mut asked = remote.next().await;
     asked
         .write("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")
         .await;
@@ -119,9 +129,10 @@ async fn a_body_beyond_the_limit_fails_its_request() {
 
 #[tokio::test]
 async fn an_answer_that_is_no_answer_fails_its_request() {
-    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
     owner.ask(1, "a");
-    far.next()
+    remote
+        .next()
         .await
         .answer(200, "content-type: text/html\r\n", "<html>")
         .await;
@@ -132,7 +143,7 @@ async fn an_answer_that_is_no_answer_fails_its_request() {
     );
 
     owner.ask(2, "a");
-    far.next().await.json(200, &json(99)).await;
+    remote.next().await.json(200, &json(99)).await;
     assert_eq!(owner.message().await, json(99));
     assert_eq!(
         owner.failure(2).await,
@@ -142,15 +153,19 @@ async fn an_answer_that_is_no_answer_fails_its_request() {
 
 #[tokio::test]
 async fn a_byte_order_mark_before_an_answer_is_skipped() {
-    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
     for (id, status) in [(1, 200), (2, 400)] {
         owner.ask(id, "a");
         let answer = json(id);
-        far.next().await.json(status, &format!("\u{feff}{answer}")).await;
+        remote
+            .next()
+            .await
+            .json(status, &format!("\u{feff}{answer}"))
+            .await;
         assert_eq!(owner.message().await, answer);
     }
     owner.ask(3, "a");
-    let mut asked = far.next().await;
+    let mut asked = remote.next().await;
     asked.events("").await;
     asked.event(&format!("\u{feff}data: {}\n\n", json(3))).await;
     assert_eq!(owner.message().await, json(3));
@@ -158,14 +173,13 @@ async fn a_byte_order_mark_before_an_answer_is_skipped() {
 
 #[tokio::test]
 async fn an_error_without_an_id_belongs_to_the_request_that_it_came_for() {
-    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
-    Owner::session(&far, &mut owner).await.answer(405, "", "").await;
+    let (remote, mut owner) = Owner::start_session().await;
     owner.ask(2, "innocent");
-    let innocent = far.next().await;
+    let innocent = remote.next().await;
     for (id, status) in [(3, 200), (4, 413), (5, 500)] {
         owner.ask(id, "bad");
         let error = r#"{"jsonrpc":"2.0","error":{"code":-32603,"message":"no"}}"#;
-        far.next().await.json(status, error).await;
+        remote.next().await.json(status, error).await;
         let named = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#);
         assert_eq!(owner.message().await, named, "{status}");
     }
@@ -175,7 +189,7 @@ async fn an_error_without_an_id_belongs_to_the_request_that_it_came_for() {
 
 #[tokio::test]
 async fn a_connection_that_breaks_after_the_request_leaves_it_unknown() {
-    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
     for (id, head) in [
         (1, ""),
         (
@@ -184,7 +198,7 @@ async fn a_connection_that_breaks_after_the_request_leaves_it_unknown() {
         ),
     ] {
         owner.ask(id, "a");
-        let mut asked = far.next().await;
+        let mut asked = remote.next().await;
         asked.write(head).await;
         drop(asked);
         let (outcome, failure) = owner.failure(id).await;
@@ -196,9 +210,9 @@ async fn a_connection_that_breaks_after_the_request_leaves_it_unknown() {
 #[tokio::test]
 async fn a_head_that_does_not_come_fails_the_request_when_a_limit_is_set() {
     let limit = Duration::from_millis(20);
-    let (far, mut owner) = Owner::start(HttpOptions::new().first_byte_timeout(limit)).await;
+    let (remote, mut owner) = Owner::start(HttpOptions::new().first_byte_timeout(limit)).await;
     owner.ask(1, "a");
-    let asked = far.next().await;
+    let asked = remote.next().await;
     let step = HttpStage::FirstByte;
     assert_eq!(
         owner.failure(1).await,
@@ -209,9 +223,9 @@ async fn a_head_that_does_not_come_fails_the_request_when_a_limit_is_set() {
 
 #[tokio::test]
 async fn a_server_that_was_never_there_fails_requests_and_one_that_was_met_ends_the_transport() {
-    let (mut far, mut owner) = Owner::start(HttpOptions::new()).await;
-    let address = far.address().to_owned();
-    far.stop_listening().await;
+    let (mut remote, mut owner) = Owner::start(HttpOptions::new()).await;
+    let address = remote.address().to_owned();
+    remote.stop_listening().await;
     for id in [1, 2] {
         owner.ask(id, "a");
         let (outcome, failure) = owner.failure(id).await;
@@ -224,9 +238,10 @@ async fn a_server_that_was_never_there_fails_requests_and_one_that_was_met_ends_
             }
         ));
     }
-    let mut far = Far::start_at(&address).await;
+    let mut remote = RemoteServer::start_at(&address).await;
     owner.ask(3, "a");
-    far.next()
+    remote
+        .next()
         .await
         .answer(
             200,
@@ -235,7 +250,7 @@ async fn a_server_that_was_never_there_fails_requests_and_one_that_was_met_ends_
         )
         .await;
     owner.message().await;
-    far.stop_listening().await;
+    remote.stop_listening().await;
     owner.ask(4, "a");
     assert_eq!(owner.failure(4).await.0, Outcome::NotSent);
     assert!(matches!(

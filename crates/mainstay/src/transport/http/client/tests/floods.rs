@@ -1,4 +1,4 @@
-//! Far sides that write faster than they are read: whatever comes, everybody else has a turn in between.
+//! RemoteServer sides that write faster than they are read: whatever comes, everybody else has a turn in between.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -23,7 +23,7 @@ const FLOOD: u32 = 40_000;
 const COMMENTS: usize = 2_000_000;
 
 /// Answers what comes on threads of its own, so that it writes while the runtime reads.
-fn far_side() -> String {
+fn memory_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -154,7 +154,7 @@ async fn most_heard(transport: impl Transport, messages: &[(&str, Purpose)]) -> 
 
 #[tokio::test]
 async fn a_flood_on_the_stream_of_a_server_leaves_everybody_their_turn() {
-    let http = Http::new(far_side(), HttpOptions::new()).unwrap();
+    let http = Http::new(memory_server(), HttpOptions::new()).unwrap();
     let initialize = request(1, "initialize");
     let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
     let messages = [
@@ -167,7 +167,7 @@ async fn a_flood_on_the_stream_of_a_server_leaves_everybody_their_turn() {
 
 #[tokio::test]
 async fn a_flood_in_an_answer_leaves_everybody_their_turn() {
-    let http = Http::new(far_side(), HttpOptions::new()).unwrap();
+    let http = Http::new(memory_server(), HttpOptions::new()).unwrap();
     let flood = request(1, "flood");
     let most = most_heard(http, &[(&flood, Purpose::Request { id: 1 })]).await;
     assert!(most <= TURNS_IN_A_ROW * Turn::MESSAGES, "{most} messages at once");
@@ -175,7 +175,7 @@ async fn a_flood_in_an_answer_leaves_everybody_their_turn() {
 
 #[tokio::test]
 async fn a_flood_on_the_stream_of_http_and_sse_leaves_everybody_their_turn() {
-    let sse = Sse::new(far_side().replace("/mcp", "/sse"), HttpOptions::new()).unwrap();
+    let sse = Sse::new(memory_server().replace("/mcp", "/sse"), HttpOptions::new()).unwrap();
     let most = most_heard(sse, &[]).await;
     assert!(most <= TURNS_IN_A_ROW * Turn::MESSAGES, "{most} messages at once");
 }
@@ -267,7 +267,7 @@ async fn wait_in_the_queue() {
 
 #[tokio::test]
 async fn interim_answers_without_end_fail_the_request() {
-    let http = Http::new(far_side(), HttpOptions::new()).unwrap();
+    let http = Http::new(memory_server(), HttpOptions::new()).unwrap();
     let mut owner = Owner::over(http);
     owner.ask(1, "interim");
     let (outcome, failure) = owner.failure(1).await;

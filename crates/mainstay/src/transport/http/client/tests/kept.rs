@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::far::{Exchange, LONG};
+use super::remote_server::{Exchange, LONG};
 use super::*;
 use crate::{Era, Fleet, ServerConfig};
 
 /// Plays a legacy server of one session until it is told otherwise.
-async fn play(far: Arc<Far>, session: &'static str) {
+async fn play(remote: Arc<RemoteServer>, session: &'static str) {
     loop {
-        let asked = far.next().await;
+        let asked = remote.next().await;
         if asked.method != "POST" {
             asked.answer(405, "", "").await;
             continue;
@@ -46,10 +46,12 @@ async fn answer_with_session(asked: Exchange, session: &str, answer: &str) {
 
 #[tokio::test]
 async fn a_legacy_server_is_greeted_listed_called_and_found_again_after_it_lost_the_session() {
-    let far = Arc::new(Far::start().await);
-    let playing = tokio::spawn(play(far.clone(), "s1"));
-    let connector = Arc::new(HttpConnector::new(far.url(), HttpOptions::new()).unwrap());
-    let config = ServerConfig::custom("web", far.url(), connector).build().unwrap();
+    let remote = Arc::new(RemoteServer::start().await);
+    let playing = tokio::spawn(play(remote.clone(), "s1"));
+    let connector = Arc::new(HttpConnector::new(remote.url(), HttpOptions::new()).unwrap());
+    let config = ServerConfig::custom("web", remote.url(), connector)
+        .build()
+        .unwrap();
     let fleet = Fleet::builder().start([config]);
     let server = fleet.server("web").unwrap();
     let status = server.wait_connected(LONG).await.unwrap();
@@ -60,7 +62,7 @@ async fn a_legacy_server_is_greeted_listed_called_and_found_again_after_it_lost_
 
     // The server forgets its sessions.
     playing.abort();
-    let playing = tokio::spawn(play(far.clone(), "s2"));
+    let playing = tokio::spawn(play(remote.clone(), "s2"));
     let lost = server.call("echo", &json!({})).await;
     if let Err(error) = lost {
         assert_eq!(error.outcome(), Outcome::Refused, "{error}");

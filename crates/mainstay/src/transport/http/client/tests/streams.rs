@@ -1,11 +1,11 @@
-use super::far::LONG;
+use super::remote_server::LONG;
 use super::*;
 
 #[tokio::test]
 async fn a_request_is_answered_by_the_last_event_of_a_stream() {
-    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
     owner.ask(1, "a");
-    let mut asked = far.next().await;
+    let mut asked = remote.next().await;
     asked.events("").await;
     asked
         .event("data: {\"method\":\"notifications/progress\"}\n\nevent: ping\ndata: x\n\n")
@@ -18,10 +18,10 @@ async fn a_request_is_answered_by_the_last_event_of_a_stream() {
 
 #[tokio::test]
 async fn a_stream_is_heard_to_its_end_and_its_connection_used_again() {
-    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
     for id in 1..20 {
         owner.ask(id, "a");
-        let mut asked = far.next().await;
+        let mut asked = remote.next().await;
         assert_eq!(asked.connection, 1, "a kept connection is used again");
         asked.events("").await;
         asked.event(&format!("data: {}\n\n", json(id))).await;
@@ -35,9 +35,9 @@ async fn a_stream_is_heard_to_its_end_and_its_connection_used_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_does_not_end_after_its_answer_is_closed() {
-    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
     owner.ask(1, "a");
-    let mut asked = far.next().await;
+    let mut asked = remote.next().await;
     asked.events("").await;
     asked.event(&format!("data: {}\n\n", json(1))).await;
     assert_eq!(owner.message().await, json(1));
@@ -47,9 +47,9 @@ async fn a_stream_that_does_not_end_after_its_answer_is_closed() {
 #[tokio::test]
 async fn a_stream_that_breaks_before_its_answer_fails_the_request_at_once() {
     for broken in [false, true] {
-        let (far, mut owner) = Owner::start(HttpOptions::new()).await;
+        let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
         owner.ask(1, "a");
-        let mut asked = far.next().await;
+        let mut asked = remote.next().await;
         asked.events("").await;
         asked
             .event("data: {\"method\":\"notifications/progress\"}\n\n")
@@ -67,7 +67,7 @@ async fn a_stream_that_breaks_before_its_answer_fails_the_request_at_once() {
             false => assert_eq!(failure, HttpFailure::StreamEnded),
         }
         owner.ask(2, "b");
-        far.next().await.json(200, &json(2)).await;
+        remote.next().await.json(200, &json(2)).await;
         assert_eq!(
             owner.message().await,
             json(2),
@@ -78,14 +78,13 @@ async fn a_stream_that_breaks_before_its_answer_fails_the_request_at_once() {
 
 #[tokio::test]
 async fn a_stream_with_event_ids_is_taken_up_again_until_the_answer() {
-    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
-    Owner::session(&far, &mut owner).await.answer(405, "", "").await;
+    let (remote, mut owner) = Owner::start_session().await;
     owner.ask(2, "a");
-    let mut asked = far.next().await;
+    let mut asked = remote.next().await;
     asked.events("").await;
     asked.event("id: e1\nretry: 1\ndata:\n\n").await;
     asked.end().await;
-    let mut resumed = far.next_of("GET").await;
+    let mut resumed = remote.next_of("GET").await;
     assert_eq!(resumed.header("last-event-id"), Some("e1"));
     assert_eq!(resumed.header("mcp-session-id"), Some("s1"));
     resumed.events("").await;
@@ -95,16 +94,15 @@ async fn a_stream_with_event_ids_is_taken_up_again_until_the_answer() {
 
 #[tokio::test]
 async fn a_server_killed_in_the_middle_of_a_resumable_answer_fails_the_request_within_milliseconds() {
-    let (mut far, mut owner) = Owner::start(HttpOptions::new()).await;
-    Owner::session(&far, &mut owner).await.answer(405, "", "").await;
+    let (mut remote, mut owner) = Owner::start_session().await;
     owner.ask(2, "a");
-    let mut asked = far.next().await;
+    let mut asked = remote.next().await;
     asked.events("").await;
     asked
         .event("id: e1\nretry: 60000\ndata: {\"method\":\"a\"}\n\n")
         .await;
     owner.message().await;
-    far.stop_listening().await;
+    remote.stop_listening().await;
     let killed = tokio::time::Instant::now();
     drop(asked);
     assert!(
@@ -119,14 +117,13 @@ async fn a_server_killed_in_the_middle_of_a_resumable_answer_fails_the_request_w
 
 #[tokio::test]
 async fn a_resumed_stream_of_a_lost_session_fails_its_request_and_ends_the_transport() {
-    let (far, mut owner) = Owner::start(HttpOptions::new()).await;
-    Owner::session(&far, &mut owner).await.answer(405, "", "").await;
+    let (remote, mut owner) = Owner::start_session().await;
     owner.ask(2, "a");
-    let mut asked = far.next().await;
+    let mut asked = remote.next().await;
     asked.events("").await;
     asked.event("id: e1\ndata:\n\n").await;
     drop(asked);
-    far.next_of("GET").await.answer(404, "", "").await;
+    remote.next_of("GET").await.answer(404, "", "").await;
     assert_eq!(
         owner.failure(2).await,
         (Outcome::Unknown, HttpFailure::SessionLost { status: 404 })
@@ -138,9 +135,9 @@ async fn a_resumed_stream_of_a_lost_session_fails_its_request_and_ends_the_trans
 async fn an_event_beyond_the_limit_fails_its_request() {
     let limit = 1000;
     let options = HttpOptions::new().limits(crate::transport::Limits::message(limit));
-    let (far, mut owner) = Owner::start(options).await;
+    let (remote, mut owner) = Owner::start(options).await;
     owner.ask(1, "a");
-    let mut asked = far.next().await;
+    let mut asked = remote.next().await;
     asked.events("").await;
     asked.event(&format!("data: {}\n\n", "x".repeat(limit + 1))).await;
     assert_eq!(

@@ -1,0 +1,81 @@
+//! When the adversary has stopped, everything works again, in the same sessions.
+
+use std::time::{Duration, Instant};
+
+use mainstay::{Fleet, StateKind};
+use mainstay_testkit::chaos::PlannedCall;
+use serde_json::json;
+
+use crate::SERVERS;
+use crate::clients::{ClientKind, URI};
+use crate::person::{Person, Told};
+use crate::support::LONG;
+
+/// How long a change may take to be heard of before it is made once more: a subscription is restored a moment after its
+/// server is back.
+const HEARD_SOON: Duration = Duration::from_millis(500);
+
+/// All servers are back, on connections on which nobody has asked for anything yet.
+pub(crate) async fn servers_are_back(fleet: &Fleet) {
+    for server in fleet.servers() {
+        let connected = |status: &mainstay::Status| status.state == StateKind::Connected;
+        let back = server.wait_until(LONG, connected).await;
+        assert!(back.is_some(), "not back by itself: {:?}", server.status());
+    }
+}
+
+/// So that no call of before is taken for one that could still ask: one at a time, everybody has an answer.
+pub(crate) async fn renewed(fleet: &Fleet) {
+    for server in fleet.servers() {
+        let before = server.status().generation;
+        server.restart().await.expect("it is not disabled");
+        let renewed = server
+            .wait_until(LONG, |now| {
+                now.state == StateKind::Connected && now.generation > before
+            })
+            .await;
+        assert!(renewed.is_some(), "not restarted: {:?}", server.status());
+    }
+}
+
+impl Person {
+    /// Lists, calls and is asked, at all servers that are seen.
+    pub(crate) async fn finds_all_well(&mut self) {
+        self.list(SERVERS).await;
+        for server in self.servers(SERVERS) {
+            let planned = PlannedCall::new(self.key(), "append", false, json!({}));
+            let told = self.call_at(server, planned, ClientKind::Waits).await;
+            assert_eq!(*told, Told::Answer, "server {server}");
+        }
+        let server = self.server.unwrap_or(0);
+        let question = self.question();
+        let told = self.call_at(server, question, ClientKind::Waits).await;
+        assert_eq!(*told, Told::Answer, "a question of server {server}");
+        self.hears_of_an_update(server).await;
+    }
+
+    async fn hears_of_an_update(&mut self, server: usize) {
+        if self.client.subscribes() {
+            let subscription = json!({ "uri": URI });
+            self.look("resources/subscribe", subscription, LONG).await;
+        }
+        let before = self.client.received().updates();
+        let deadline = Instant::now() + LONG;
+        while self.client.received().updates() == before {
+            assert!(
+                Instant::now() < deadline,
+                "{}: no update of server {server} is heard of",
+                self.mark
+            );
+            let key = self.key();
+            let touch = PlannedCall::new(key, "touch", false, json!({ "uri": URI }));
+            self.call_at(server, touch, ClientKind::Waits).await;
+            let soon = Instant::now() + HEARD_SOON;
+            while self.client.received().updates() == before && Instant::now() < soon {
+                // Whoever has one way only hears by asking.
+                self.list(SERVERS).await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+}
