@@ -14,11 +14,13 @@ use serde_json::{Value, json};
 use crate::budget::Spent;
 use crate::protocol::{SERVER_UNAVAILABLE, invalid_params};
 
+/// Finds the command that logs in to a server of this name, if the server offers a login.
+pub(crate) type FindLoginCommand = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
 /// What the program around the gateway knows to do about a failure. Without it, the words name no command.
 #[derive(Clone, Default)]
 pub(crate) struct Advice {
-    /// The command that logs in to a server of this name, if it offers a login.
-    pub(crate) login_command: Option<Arc<dyn Fn(&str) -> Option<String> + Send + Sync>>,
+    pub(crate) login_command: Option<FindLoginCommand>,
     /// A sentence about servers whose process ends while it is being started.
     pub(crate) start_hint: Option<Arc<str>>,
 }
@@ -57,10 +59,10 @@ pub(crate) fn tool_result(error: &CallError, advice: &Advice) -> Result<RawJson,
     if answered.code() != SERVER_UNAVAILABLE || matches!(error.kind(), CallErrorKind::Rpc(_)) {
         return Err(answered);
     }
-    as_tool_result(answered, facts(error))
+    as_tool_result(answered, &facts(error))
 }
 
-fn as_tool_result(failed: RpcError, facts: Value) -> Result<RawJson, RpcError> {
+fn as_tool_result(failed: RpcError, facts: &Value) -> Result<RawJson, RpcError> {
     let result = json!({
         "content": [{ "type": "text", "text": failed.message() }],
         "isError": true,
@@ -81,7 +83,7 @@ pub(crate) fn dropped(why: Spent) -> RpcError {
 
 /// The same as the result of a tool.
 pub(crate) fn dropped_tool_result(why: Spent) -> Result<RawJson, RpcError> {
-    as_tool_result(dropped(why), facts_of(Outcome::Answered))
+    as_tool_result(dropped(why), &facts_of(Outcome::Answered))
 }
 
 /// The answer to a list or an `initialize` while its server is not up.

@@ -60,7 +60,7 @@ async fn the_failure_of_a_server_that_is_not_connected_says_its_state_and_what_t
     let with_login = {
         let mut asked = in_state(&now, StateKind::Disconnected, Some(Reason::AuthRequired), 1, None);
         let mut failure = (*asked.last_error.unwrap()).clone();
-        let mut challenge = mainstay::transport::http::Challenge::default();
+        let mut challenge = Challenge::default();
         challenge.scopes = vec!["read".to_owned(), "write".to_owned()];
         challenge.resource_metadata = Some("https://example.com/meta".to_owned());
         failure.challenge = Some(challenge);
@@ -163,7 +163,7 @@ fn the_failure_of_a_call_says_whether_it_may_have_run() {
             },
         )
     };
-    let mut challenge = mainstay::transport::http::Challenge::default();
+    let mut challenge = Challenge::default();
     challenge.scopes = vec!["admin".to_owned()];
     for (error, text, outcome) in [
         (
