@@ -17,7 +17,7 @@ pub struct LockFile {
 }
 
 /// What came of locking an open file.
-enum Attempt {
+enum LockAttempt {
     Taken(LockFile),
     /// Another process holds it.
     Held,
@@ -38,26 +38,26 @@ impl LockFile {
                 .custom_flags(no_follow())
                 .open(path)?;
             match Self::lock(file, path)? {
-                Attempt::Taken(lock) => return Ok(Some(lock)),
-                Attempt::Held => return Ok(None),
-                Attempt::Removed => {}
+                LockAttempt::Taken(lock) => return Ok(Some(lock)),
+                LockAttempt::Held => return Ok(None),
+                LockAttempt::Removed => {}
             }
         }
     }
 
     /// Locks an open file.
-    fn lock(file: File, path: &Path) -> io::Result<Attempt> {
+    fn lock(file: File, path: &Path) -> io::Result<LockAttempt> {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Ok(Attempt::Held),
+            Err(Errno::WOULDBLOCK) => return Ok(LockAttempt::Held),
             Err(error) => return Err(error.into()),
         }
         // The last holder may have removed the file since it was opened. A lock on a removed file keeps no process away.
         if !is_at(&file, path)? {
-            return Ok(Attempt::Removed);
+            return Ok(LockAttempt::Removed);
         }
         let path = path.to_owned();
-        Ok(Attempt::Taken(Self { file, path }))
+        Ok(LockAttempt::Taken(Self { file, path }))
     }
 
     /// Writes the number of this process into the file, for messages.
@@ -135,9 +135,12 @@ mod tests {
         let last = LockFile::try_acquire(&path).unwrap().expect("it is free");
         let [removed, replaced] = [(); 2].map(|()| File::open(&path).unwrap());
         drop(last);
-        assert!(matches!(LockFile::lock(removed, &path), Ok(Attempt::Removed)));
+        assert!(matches!(LockFile::lock(removed, &path), Ok(LockAttempt::Removed)));
         let _next = LockFile::try_acquire(&path).unwrap().expect("it is free again");
-        assert!(matches!(LockFile::lock(replaced, &path), Ok(Attempt::Removed)));
+        assert!(matches!(
+            LockFile::lock(replaced, &path),
+            Ok(LockAttempt::Removed)
+        ));
     }
 
     #[test]

@@ -26,12 +26,12 @@ pub struct GatewayBuilder {
     held: BudgetLimits,
     has_one_client: bool,
     logs_payloads: bool,
-    login_command: Option<LoginCommand>,
+    login_command: Option<LoginCommandFn>,
     start_hint: Option<Arc<str>>,
 }
 
 /// Names the command that logs in to the server of a name.
-type LoginCommand = Box<dyn Fn(&str) -> String + Send + Sync>;
+type LoginCommandFn = Box<dyn Fn(&str) -> String + Send + Sync>;
 
 impl Gateway {
     /// How to make a gateway in front of such a fleet.
@@ -196,7 +196,7 @@ impl GatewayBuilder {
 }
 
 /// What failures of these servers say.
-fn advice(fleet: &Fleet, login_command: Option<LoginCommand>, start_hint: Option<Arc<str>>) -> Advice {
+fn advice(fleet: &Fleet, login_command: Option<LoginCommandFn>, start_hint: Option<Arc<str>>) -> Advice {
     let mut advice = Advice {
         login_command: None,
         start_hint,

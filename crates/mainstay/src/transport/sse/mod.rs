@@ -14,10 +14,10 @@ use tokio::time::timeout;
 
 use super::http::client::connection::Response;
 use super::http::client::endpoint::{Endpoint, Outgoing};
-use super::http::client::event_reader::{EventReader, EventsEnd};
 use super::http::client::events::SseEvent;
 use super::http::client::exchanges::{AdmittedFrame, Exchanges, FrameCarrier, Sender};
 use super::http::client::refusal::{Head, Refusal, read_error};
+use super::http::client::response_events::{EventsEnd, ResponseEvents};
 use super::http::client::trace_headers::trace_headers;
 use super::http::{HttpConfigError, HttpFailure, HttpOptions, HttpStage};
 use super::receiving::deliver;
@@ -146,7 +146,7 @@ impl SseStream {
     }
 
     /// Asks for the stream, and waits for the address.
-    async fn open(&self) -> Result<EventReader, HttpFailure> {
+    async fn open(&self) -> Result<ResponseEvents, HttpFailure> {
         let options = &self.endpoint.options;
         let ask = async || {
             let mut request = self.endpoint.request(Method::GET).await?;
@@ -173,7 +173,7 @@ impl SseStream {
         }
         Refusal::if_unreadable(&response).map_err(|refusal| refusal.failure)?;
         let limit = options.message_limit();
-        let mut events = EventReader::new(response, limit);
+        let mut events = ResponseEvents::new(response, limit);
         loop {
             match events.next().await {
                 Ok(event) if event.kind == "endpoint" => {
@@ -196,7 +196,7 @@ impl SseStream {
             .ok_or(HttpFailure::ForeignAddress { address: text })
     }
 
-    async fn read(&self, mut events: EventReader) -> End {
+    async fn read(&self, mut events: ResponseEvents) -> End {
         loop {
             match events.next().await {
                 Ok(event) => {

@@ -12,9 +12,9 @@ use tokio::time::sleep;
 
 use super::HttpFailure;
 use super::connection::Response;
-use super::event_reader::{EventReader, EventsEnd};
 use super::post::{Content, StreamProgress, content_type};
 use super::refusal::{Head, Refusal};
+use super::response_events::{EventsEnd, ResponseEvents};
 use super::streamable::StreamableHttp;
 use crate::transport::receiving::deliver;
 
@@ -126,7 +126,7 @@ fn of_failure(failure: HttpFailure) -> Opened {
 }
 
 async fn follow(transport: &StreamableHttp, response: Response, progress: &mut StreamProgress) {
-    let mut events = EventReader::new(response, transport.endpoint.options.limits.message);
+    let mut events = ResponseEvents::new(response, transport.endpoint.options.limits.message);
     loop {
         let event = match events.next().await {
             Ok(event) => event,

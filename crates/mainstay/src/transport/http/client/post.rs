@@ -9,10 +9,10 @@ use tokio::time::{sleep, timeout};
 use super::answer::{Relation, lacks_method, negotiated};
 use super::connection::Response;
 use super::endpoint::Outgoing;
-use super::event_reader::{EventReader, EventsEnd};
 use super::exchanges::Undecided;
 use super::listen::{Opened, reopen};
 use super::refusal::{Head, Refusal, read_body, read_error};
+use super::response_events::{EventsEnd, ResponseEvents};
 use super::streamable::StreamableHttp;
 use super::{CredentialRefusal, HttpFailure, ReconnectBackoff};
 use crate::large;
@@ -178,7 +178,7 @@ impl Asked<'_> {
     /// Reads a stream to its end; `true` when the answer was on it.
     async fn read(&self, response: Response, progress: &mut StreamProgress) -> Result<bool, Refusal> {
         let limit = self.transport.endpoint.options.limits.message;
-        let mut events = EventReader::new(response, limit);
+        let mut events = ResponseEvents::new(response, limit);
         loop {
             let event = match events.next().await {
                 Ok(event) => event,
@@ -210,7 +210,7 @@ impl Asked<'_> {
     }
 
     /// Reads what is left of a stream after the answer, to its end.
-    async fn read_to_end(&self, events: &mut EventReader) {
+    async fn read_to_end(&self, events: &mut ResponseEvents) {
         while let Ok(event) = events.next().await {
             if let Some(message) = event.message() {
                 self.deliver(message.clone(), &mut events.turn).await;

@@ -11,8 +11,8 @@ use http::Method;
 
 use super::*;
 use crate::transport::http::client::connection::{HEAD_LIMIT, Response};
-use crate::transport::http::client::event_reader::EventReader;
 use crate::transport::http::client::events::LINES_AT_ONCE;
+use crate::transport::http::client::response_events::ResponseEvents;
 use crate::transport::{End, Inbound, Oversized, SendFailure, Sse, Transport, Turn};
 use crate::turn::tests::{TURNS_IN_A_ROW, most_in_between};
 
@@ -190,7 +190,7 @@ async fn response(path: &str) -> Response {
 
 #[tokio::test]
 async fn events_without_a_message_leave_everybody_their_turn() {
-    let mut events = EventReader::new(response("/pings").await, 1024);
+    let mut events = ResponseEvents::new(response("/pings").await, 1024);
     let events_read = Arc::new(AtomicU32::new(0));
     let count = events_read.clone();
     // The runtime's own budget would count reads of the socket, and not events.
@@ -206,7 +206,7 @@ async fn events_without_a_message_leave_everybody_their_turn() {
 
 #[tokio::test]
 async fn comments_without_end_leave_everybody_their_turn() {
-    let mut events = EventReader::new(response("/comments").await, 1024);
+    let mut events = ResponseEvents::new(response("/comments").await, 1024);
     let turns = Arc::new(AtomicU32::new(0));
     let count = turns.clone();
     let other = tokio::spawn(async move {

@@ -6,7 +6,7 @@ use super::pool::ExchangeError;
 use crate::transport::Turn;
 
 /// The events of an answer.
-pub(in crate::transport) struct EventReader {
+pub(in crate::transport) struct ResponseEvents {
     response: Response,
     events: SseEvents,
     /// Counts what is done for this stream. Events without a message are counted by the reader, messages by their delivery.
@@ -24,7 +24,7 @@ pub(in crate::transport) enum EventsEnd {
     TooLong,
 }
 
-impl EventReader {
+impl ResponseEvents {
     /// Reads events up to this many bytes.
     pub(in crate::transport) fn new(response: Response, limit: usize) -> Self {
         Self {
