@@ -70,7 +70,7 @@ async fn a_malformed_or_colliding_tool_is_set_aside_and_every_other_stays() {
     };
     assert_eq!(
         (&*set_aside.server, set_aside.item.as_deref()),
-        ("s", Some("a_b"))
+        ("s", Some("a.b"))
     );
     let malformed: Vec<_> = of(&catalog, CatalogFault::Malformed);
     assert_eq!(malformed.len(), 4, "{malformed:?}");
@@ -97,11 +97,11 @@ async fn tools_of_two_servers_that_fall_together_leave_one_and_both_servers_heal
     }
     let catalog = fleet.catalog();
     assert_eq!(names(&catalog), ["a_b__first", "a_b__same", "a_b__second"]);
-    assert_eq!(catalog.tool("a_b__same").unwrap().server(), "a.b");
+    assert_eq!(catalog.tool("a_b__same").unwrap().server(), "a_b");
     let mut collisions = of(&catalog, CatalogFault::Collision);
     collisions.retain(|collision| collision.kind == Kind::Tool);
     assert_eq!(collisions.len(), 1);
-    assert_eq!(&*collisions[0].server, "a_b");
+    assert_eq!(&*collisions[0].server, "a.b");
 }
 
 #[tokio::test(start_paused = true)]
