@@ -69,12 +69,12 @@ mod tests {
     Cursor: it starts an older Mainstay
       → `mainstay import --rewrite`
 
-2 problems to mend
+2 problems to fix
 ";
         assert_eq!(shown.as_str(), expected, "\n{}", shown.as_str());
 
         let well = [Examination::new("port", "127.0.0.1:7332 is free")];
-        let expected = "✔ port           127.0.0.1:7332 is free\n\nnothing needs mending\n";
+        let expected = "✔ port           127.0.0.1:7332 is free\n\nnothing to fix\n";
         assert_eq!(text(&well, Paint::PLAIN).as_str(), expected);
     }
 }

@@ -196,9 +196,9 @@ fn a_mistake_that_was_there_at_the_start_does_not_hold_up_other_changes() {
     let sandbox = Sandbox::with(&json!({ "a": good(), "typo": { "comand": "cat" } }));
     let serving = Serving::start(&sandbox, &[]);
     sandbox.configure(&json!({ "a": good(), "b": good(), "typo": { "comand": "cat" } }));
-    serving.hears(": added b; 1 server left alone");
+    serving.hears(": added b; 2 servers left alone");
     sandbox.configure(&json!({ "a": good(), "b": good(), "typo": good() }));
-    serving.hears(": added typo; 2 servers left alone");
+    serving.hears(": replaced typo; 2 servers left alone");
 }
 
 #[test]

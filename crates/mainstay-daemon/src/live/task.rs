@@ -203,12 +203,18 @@ impl LiveTask {
         }
         let problems = self.in_force.new_problems(&configuration);
         let file = configuration.source.clone();
-        self.in_force = configuration.into();
+        let before = std::mem::replace(&mut self.in_force, configuration.into());
         let servers = self.switches.applied_to(&self.in_force.all_servers());
-        let changes = match self.is_dormant {
+        let mut changes = match self.is_dormant {
             true => Changes::default(),
             false => self.gateway.apply(servers).await,
         };
+        // An error that has only moved to another line changes nothing for a person.
+        let is_unusable = |name: &mut String| {
+            before.refused.contains(name.as_str()) && self.in_force.refused.contains(name.as_str())
+        };
+        let still_unusable = changes.replaced.extract_if(.., is_unusable);
+        changes.unchanged.extend(still_unusable);
         let touched = [&changes.added, &changes.replaced, &changes.adjusted]
             .into_iter()
             .flatten();
