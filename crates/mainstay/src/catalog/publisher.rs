@@ -11,7 +11,7 @@ use futures_core::Stream;
 use tokio::sync::watch;
 
 use super::union::{PreparedOffers, UnionInput};
-use super::{Catalog, CatalogFault, Freshness};
+use super::{Catalog, CatalogFault, Diagnostic, Freshness, Kind};
 
 /// Publishes the union of what the servers offer. It has one owner; each method publishes in one step.
 ///
@@ -102,12 +102,15 @@ impl Publisher {
 }
 
 /// Logs what is set aside because its name is taken, and where resources are read from another server than a template's; once for as
-/// long as it is so.
+/// long as it is so. Many servers may list the same resource, which is no mistake.
 fn warn_of_conflicts(next: &Catalog, current: &Catalog) {
+    let is_conflict = |diagnostic: &&Diagnostic| match diagnostic.fault {
+        CatalogFault::Overlap => true,
+        CatalogFault::Collision => matches!(diagnostic.kind, Kind::Tool | Kind::Prompt),
+        _other => false,
+    };
     let conflicts = |catalog: &Catalog| -> BTreeSet<String> {
-        let found = catalog.diagnostics().iter();
-        let found = found
-            .filter(|diagnostic| matches!(diagnostic.fault, CatalogFault::Overlap | CatalogFault::Collision));
+        let found = catalog.diagnostics().iter().filter(is_conflict);
         found.map(ToString::to_string).collect()
     };
     for conflict in conflicts(next).difference(&conflicts(current)) {
