@@ -9,6 +9,7 @@ use crate::protocol::completed;
 
 const TOOLS_CALL: &str = "tools/call";
 
+/// The kind of request that is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerKind {
     /// A list. Other clients may be sent the same payload, so it is charged once for all of them. It can be asked for again.

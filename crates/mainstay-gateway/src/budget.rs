@@ -114,6 +114,8 @@ impl Spent {
     }
 }
 
+impl std::error::Error for Spent {}
+
 /// What is full, and what to do to be served.
 impl fmt::Display for Spent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -215,7 +215,7 @@ fn what_commands_print_of_servers_that_they_start_is_exactly_what_their_schemas_
     seen.prints(&sandbox, 0, &["doctor"]);
     seen.prints(&sandbox, 1, &["daemon", "status"]);
     prints_nothing(&sandbox, 2, &["describe", "demo", "nothing"]);
-    prints_nothing(&sandbox, 2, &["call", "nobody", "echo"]);
+    prints_nothing(&sandbox, 2, &["call", "unknown", "echo"]);
 
     let broken = Sandbox::with(&json!({ "gone": missing(), "dying": dying(), "odd": {} }));
     let checked = seen.prints(&broken, 2, &["check", "--timeout", "5s"]);
@@ -273,7 +273,7 @@ fn what_commands_print_of_the_daemon_is_exactly_what_their_schemas_say() {
     seen.prints(sandbox, 0, &["daemon", "status"]);
     seen.prints(sandbox, 0, &["sessions"]);
     seen.prints(sandbox, 0, &["logs", "talking"]);
-    prints_nothing(sandbox, 2, &["logs", "nobody"]);
+    prints_nothing(sandbox, 2, &["logs", "unknown"]);
 
     sandbox.run(&["call", "demo", "echo", "text=hello"]).exits(0);
     let recording = sandbox.run(&["record", "demo"]).exits(0).stdout.clone();
@@ -327,7 +327,7 @@ fn what_commands_print_of_logins_is_exactly_what_their_schemas_say() {
     let none = seen.prints(&sandbox, 0, &["logout", "search"]);
     assert_eq!(none[0]["logins"].as_array().map(Vec::len), Some(0));
     seen.prints(&sandbox, 0, &["auth", "status"]);
-    for line in [&["login", "nobody"][..], &["logout", "nobody"]] {
+    for line in [&["login", "unknown"][..], &["logout", "unknown"]] {
         prints_nothing(&sandbox, 2, line);
     }
     seen.assert_are(&OF_LOGINS);

@@ -91,14 +91,15 @@ enum SubscribeError {
 impl Router {
     pub(super) async fn subscribe(&self, request: &RoutedRequest<'_>) -> Result<RawJson, RpcError> {
         let uri = uri(request)?;
+        // Before it is compared with the templates of all servers.
+        let topic = Topic::resource(uri.clone())?;
         let upstream = self.server_of(request, &uri)?;
         let Some(subscriber) = request.client.subscriber() else {
             return Err(invalid_params("there is no session that could get notifications"));
         };
-        // Before the server is asked: it may send an update right after it has answered.
-        let topic = Topic::resource(uri)?;
         let account = self.budget.account(request.client.principal);
         let held = account.hold(topic.cost())?;
+        // Before the server is asked: it may send an update right after it has answered.
         let expected = subscriber.expect(&topic, &upstream)?;
         let subscription = self
             .subscriptions

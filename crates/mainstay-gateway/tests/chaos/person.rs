@@ -145,7 +145,7 @@ impl Person {
         let answer = self.client.ask("tools/call", params, kind).await;
         let waited = match kind {
             ClientKind::Waits | ClientKind::Breaks => true,
-            // Whoever does not answer a request for input has no answer either.
+            // A client that does not answer a request for input gets no answer to its call.
             ClientKind::IsMute => answer.is_some(),
             ClientKind::Cancels(_) | ClientKind::Leaves(_) => false,
         };

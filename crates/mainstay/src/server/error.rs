@@ -237,7 +237,7 @@ impl CallError {
         self
     }
 
-    /// The same error of a call that then waited for another connection in vain. It says more than the wait, unless a person took
+    /// The same error of a call that then waited for another connection and got none. It says more than the wait, unless a person took
     /// the server away meanwhile.
     pub(super) fn then_waited(self, wait: &Self) -> Self {
         match &wait.kind {
