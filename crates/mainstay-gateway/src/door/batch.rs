@@ -41,7 +41,14 @@ pub(super) fn check(version: Option<&str>, messages: usize) -> Result<(), RpcErr
 
 /// The answer to an element of a batch that is not a message.
 pub(super) fn not_a_message() -> PendingLine {
-    let error = RpcError::new(RpcError::INVALID_REQUEST, "this is not a JSON-RPC message");
+    refused(RpcError::new(
+        RpcError::INVALID_REQUEST,
+        "this is not a JSON-RPC message",
+    ))
+}
+
+/// The answer to an element of a batch that has no id.
+pub(super) fn refused(error: RpcError) -> PendingLine {
     ready(NoId::in_version(BATCH_VERSION).refusal(error))
 }
 

@@ -179,9 +179,11 @@ impl StdioSession {
                 tasks.spawn(self.send(self.answer(request), RequestAnswer::write_or_refuse));
             }
             Message::Notification { method, params } => {
-                self.router
-                    .handle_notification(&self.client, &method, params.as_ref())
-                    .await;
+                let params = params.as_ref();
+                let handled = self.router.handle_notification(&self.client, &method, params);
+                if let Err(error) = handled.await {
+                    self.refuse(place, error);
+                }
             }
             Message::Response { id, result } => {
                 self.client.answered(&id, result);
@@ -257,9 +259,11 @@ impl StdioSession {
                     );
                 }
                 Message::Notification { method, params } => {
-                    self.router
-                        .handle_notification(&self.client, &method, params.as_ref())
-                        .await;
+                    let params = params.as_ref();
+                    let handled = self.router.handle_notification(&self.client, &method, params);
+                    if let Err(error) = handled.await {
+                        pending.push(batch::refused(error));
+                    }
                 }
                 Message::Response { id, result } => {
                     self.client.answered(&id, result);

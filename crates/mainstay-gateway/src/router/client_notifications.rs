@@ -29,7 +29,7 @@ const NOTIFY_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Router {
     /// Handles a notification of a client. When this returns, a notification for a server is queued there, before the client's next
-    /// request.
+    /// request. Fails for the method of a request.
     ///
     /// Cancel safety: dropped, it is handled whole or not at all.
     pub(crate) async fn handle_notification(
@@ -37,7 +37,8 @@ impl Router {
         client: &Arc<Client>,
         method: &str,
         params: Option<&RawJson>,
-    ) {
+    ) -> Result<(), RpcError> {
+        check_is_notification(method)?;
         match method {
             "notifications/cancelled" => {
                 let found = params.and_then(|params| Object::find(params, ["requestId"]));
@@ -50,10 +51,11 @@ impl Router {
             PROGRESS => self.forward_progress(client, params).await,
             _unknown => self.forward_notification(client, method, params).await,
         }
+        Ok(())
     }
 
     /// Handles a notification of a client without a session. The gateway has no use for those that it knows: such a client cancels by
-    /// closing its connection.
+    /// closing its connection. Fails for the method of a request.
     ///
     /// Cancel safety: dropped, it is handled whole or not at all.
     pub(crate) async fn handle_sessionless_notification(
@@ -62,7 +64,8 @@ impl Router {
         scope: &Scope,
         method: &str,
         params: Option<&RawJson>,
-    ) {
+    ) -> Result<(), RpcError> {
+        check_is_notification(method)?;
         match method {
             "notifications/cancelled"
             | "notifications/initialized"
@@ -73,6 +76,7 @@ impl Router {
                 self.forward_notification(&client, method, params).await;
             }
         }
+        Ok(())
     }
 
     async fn forward_notification(&self, client: &Client, method: &str, params: Option<&RawJson>) {
@@ -158,6 +162,16 @@ impl Router {
         let servers = scope.servers(self.fleet()).into_iter();
         servers.filter(|server| !self.isolated.holds(server.name()))
     }
+}
+
+/// Refuses the method of a request in a message without an id. Its client may expect an answer. A server may run it, past
+/// everything that the gateway checks in a request.
+fn check_is_notification(method: &str) -> Result<(), RpcError> {
+    if method.starts_with("notifications/") {
+        return Ok(());
+    }
+    let what = "a request needs an id that is a string or a number";
+    Err(RpcError::new(RpcError::INVALID_REQUEST, what))
 }
 
 impl Subscribers {

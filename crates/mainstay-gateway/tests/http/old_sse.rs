@@ -65,6 +65,21 @@ async fn a_session_ends_with_its_stream_and_what_ran_for_it_is_cancelled() {
 }
 
 #[tokio::test]
+async fn a_request_without_an_id_is_refused_and_reaches_no_server() {
+    let world = World::open(HttpDoor::new()).await;
+    let mut stream = world.send(Ask::new("GET", "/sse/one")).await;
+    let endpoint = stream.event().await.unwrap().data;
+    let params = json!({ "name": "echo", "arguments": {} });
+    let without = json!({ "jsonrpc": "2.0", "method": "tools/call", "params": params });
+    let refused = world.send(Ask::post(&endpoint, &without)).await;
+    assert_eq!(refused.refusal().await, (400, -32600));
+    let call = Ask::post(&endpoint, &request(1, "tools/call", params));
+    assert_eq!(world.send(call).await.status, 202);
+    assert_eq!(stream.message().await["id"], 1);
+    assert_eq!(world.server.side().count("tools/call"), 1, "the one with an id");
+}
+
+#[tokio::test]
 async fn the_two_kinds_of_sessions_are_not_mistaken_for_each_other() {
     let world = World::open(HttpDoor::new()).await;
     let session = world.session("/mcp").await;

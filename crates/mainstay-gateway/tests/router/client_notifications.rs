@@ -1,4 +1,4 @@
-//! What clients tell of their own accord, and which server hears it.
+//! Notifications of clients, and which server receives them.
 
 use mainstay::StateKind;
 use mainstay::gateway::message::MAX_MEMBERS;
@@ -50,6 +50,33 @@ async fn a_client_s_notification_with_too_many_members_is_dropped() {
         .ask("tools/call", json!({ "name": "echo", "arguments": {} }))
         .await;
     assert_eq!(side.count(UNKNOWN), 1, "the one with as many as there may be");
+}
+
+#[tokio::test]
+async fn a_request_without_an_id_is_refused_and_reaches_no_server() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let mut client = Client::connect(&gateway, one("a"));
+    let info = json!({ "name": "test", "version": "1" });
+    let hello = json!({ "protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": info });
+    client.ask("initialize", hello).await;
+    let params = json!({ "name": "echo", "arguments": {} });
+    let without = json!({ "jsonrpc": "2.0", "method": "tools/call", "params": params });
+    let null = json!({ "jsonrpc": "2.0", "id": null, "method": "tools/call", "params": params });
+    for request in [&without, &null] {
+        client.write(&request.to_string()).await;
+        let refused = client.message().await;
+        assert_eq!(refused["error"]["code"], -32600, "{request}: {refused}");
+        client.write(&json!([request]).to_string()).await;
+        let refused = client.message().await;
+        assert_eq!(
+            refused[0]["error"]["code"], -32600,
+            "{request} in a batch: {refused}"
+        );
+    }
+    client.ask("tools/call", params).await;
+    assert_eq!(side.count("tools/call"), 1, "the one with an id");
 }
 
 #[tokio::test]

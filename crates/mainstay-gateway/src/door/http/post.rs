@@ -56,24 +56,20 @@ impl HttpService {
         let is_modern = NamedVersion::of(headers) == NamedVersion::Modern;
         let mut request = match Message::read_any(&body).await {
             Message::Request { id, method, params } => ClientRequest::read(id, &method, params).await,
-            // Its client expects an answer, which a 202 would deny it.
-            Message::Notification { method, .. } if !method.starts_with("notifications/") => {
-                let what = "a request needs an id that is a string or a number";
-                return Err(HttpRefusal::invalid(StatusCode::BAD_REQUEST, what));
-            }
             Message::Notification { method, params } if is_modern => {
                 let principal = Principal::of_connection(caller, head_timer.connection);
                 let params = params.as_ref();
-                self.router
-                    .handle_sessionless_notification(principal, &scope, &method, params)
-                    .await;
+                let handled = self
+                    .router
+                    .handle_sessionless_notification(principal, &scope, &method, params);
+                handled.await.map_err(bad_request)?;
                 return Ok(empty(StatusCode::ACCEPTED));
             }
             Message::Notification { method, params } => {
                 let session = self.session(&scope, caller, headers)?;
-                self.router
-                    .handle_notification(&session.client, &method, params.as_ref())
-                    .await;
+                let params = params.as_ref();
+                let handled = self.router.handle_notification(&session.client, &method, params);
+                handled.await.map_err(bad_request)?;
                 return Ok(empty(StatusCode::ACCEPTED));
             }
             Message::Response { .. } if is_modern => {
@@ -123,7 +119,7 @@ impl HttpService {
         request: ClientRequest,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         self.check_open()?;
-        let unreadable = |error: TooManyMembers| HttpRefusal::with(StatusCode::BAD_REQUEST, error.into());
+        let unreadable = |error: TooManyMembers| bad_request(error.into());
         request.params.check_members().map_err(unreadable)?;
         let version = NamedVersion::of(headers);
         let (client, stream, owner) = if version == NamedVersion::Modern || request.meta.version.is_some() {
@@ -219,9 +215,9 @@ impl HttpService {
                 }
             }
             Message::Notification { method, params } => {
-                self.router
-                    .handle_notification(&session.client, &method, params.as_ref())
-                    .await;
+                let params = params.as_ref();
+                let handled = self.router.handle_notification(&session.client, &method, params);
+                handled.await.map_err(bad_request)?;
                 None
             }
             Message::Response { id, result } => {
@@ -248,8 +244,7 @@ impl HttpService {
         stream: &Arc<ClientStream>,
         messages: Vec<Bytes>,
     ) -> Result<Option<PendingAnswer>, HttpRefusal> {
-        let refuse = |error| HttpRefusal::with(StatusCode::BAD_REQUEST, error);
-        batch::check(session.client.version(), messages.len()).map_err(refuse)?;
+        batch::check(session.client.version(), messages.len()).map_err(bad_request)?;
         self.check_open()?;
         let mut pending: Vec<PendingLine> = Vec::new();
         for message in &messages {
@@ -262,9 +257,11 @@ impl HttpService {
                     pending.push(self.answer_in_batch(session, stream, request));
                 }
                 Message::Notification { method, params } => {
-                    self.router
-                        .handle_notification(&session.client, &method, params.as_ref())
-                        .await;
+                    let params = params.as_ref();
+                    let handled = self.router.handle_notification(&session.client, &method, params);
+                    if let Err(error) = handled.await {
+                        pending.push(batch::refused(error));
+                    }
                 }
                 Message::Response { id, result } => {
                     session.client.answered(&id, result);
@@ -301,6 +298,10 @@ impl HttpService {
             Err(busy) => batch::ready(message::response(&request.id, &Err(busy.into()))),
         }
     }
+}
+
+fn bad_request(error: RpcError) -> HttpRefusal {
+    HttpRefusal::with(StatusCode::BAD_REQUEST, error)
 }
 
 /// Registers a request as running. Its id must not be in use, and the client must not run too many.
