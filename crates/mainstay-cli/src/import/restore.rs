@@ -12,12 +12,13 @@ use crate::output::{Screen, text};
 pub(super) fn run(files: &[HostFile], yes: bool, screen: &Screen) -> Result<ImportDone, CommandFailure> {
     let mut done = ImportDone::default();
     for file in files {
-        let restored = file.restored();
+        let copies = backups_of(&file.place.path);
+        let first = copies.first().and_then(|copy| fs::read_to_string(copy).ok());
+        let restored = file.restored(first.as_deref());
         if restored.changed.is_empty() {
             continue;
         }
         done.is_due = true;
-        let copies = backups_of(&file.place.path);
         let (same, other): (Vec<_>, Vec<_>) = copies
             .into_iter()
             .partition(|copy| fs::read(copy).is_ok_and(|kept| kept == restored.text.as_bytes()));

@@ -52,6 +52,24 @@ fn shown(sandbox: &Sandbox, ran: &Ran) -> String {
 }
 
 #[test]
+fn an_entry_that_pointed_at_mainstay_before_the_rewriting_stays_so_after_the_restore() {
+    let sandbox = Sandbox::new();
+    let before = r#"{ "mcpServers": {
+  "a": { "command": "uvx", "args": ["mcp-server-time"] },
+  "by_hand": { "command": "mainstay", "args": ["connect", "--", "notes"] }
+} }"#;
+    sandbox.write(CURSOR, before);
+    sandbox.run(&["import", "--rewrite", "--yes"]).exits(0);
+    assert_ne!(read(&sandbox, CURSOR), before);
+    sandbox
+        .run(&["import", "--restore", "--yes"])
+        .exits(0)
+        .prints("the file becomes what it was, byte for byte");
+    assert_eq!(read(&sandbox, CURSOR), before);
+    assert!(!sandbox.path(&format!("{CURSOR}.mainstay-backup")).exists());
+}
+
+#[test]
 fn an_import_and_its_undoing_are_shown_line_by_line() {
     let sandbox = machine();
     let ran = sandbox.run(&["import", "--rewrite"]);

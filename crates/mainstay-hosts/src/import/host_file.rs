@@ -159,10 +159,20 @@ impl HostFile {
             || program.args().iter().any(|arg| is_relative(arg.value()))
     }
 
-    /// The text with each server that is behind `mainstay connect` as it was before.
-    pub fn restored(&self) -> Rewritten {
+    /// The text with each server that is behind `mainstay connect` as it was before. `first` is the text of the file before it was
+    /// first rewritten, if that is known: an entry that pointed at `mainstay connect` there stays.
+    pub fn restored(&self, first: Option<&str>) -> Rewritten {
+        let first = first.map(|text| EditableText::new(&self.place.path, text));
+        let first = first.as_ref().and_then(|text| text.tree().ok());
+        let was_bridge = |server: &HostServer| {
+            let entry = first.as_ref().and_then(|tree| tree.at(&server.keys));
+            entry.is_some_and(|entry| bridge::owner(entry, &self.program) == EntryOwner::Bridge)
+        };
         self.edited(|server, text| {
             match server.owner {
+                EntryOwner::Bridge if was_bridge(server) => {
+                    return Err("pointed at mainstay connect before the rewriting".to_owned());
+                }
                 EntryOwner::Bridge => {}
                 EntryOwner::Host | EntryOwner::Mainstay => {
                     return Err("does not point at mainstay connect".to_owned());

@@ -84,7 +84,7 @@ fn each_hosts_file_is_rewritten_and_restored_to_the_same_bytes() {
                 file.rewritten(None).changed.is_empty(),
                 "{path}: what is ours is left"
             );
-            let restored = file.restored();
+            let restored = file.restored(None);
             assert_eq!(restored.text, before.snapshot().text(), "{path}: {what}");
             assert_eq!(unix(&restored.text), unix(before.snapshot().text()));
         }
@@ -188,7 +188,7 @@ fn a_file_that_its_host_wrote_anew_is_still_turned_back() {
     let path = copy.path().join("home/.claude.json");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, written_anew).unwrap();
-    let restored = files(copy.path()).remove(0).restored();
+    let restored = files(copy.path()).remove(0).restored(None);
     let mut restored: serde_json::Value = serde_json::from_str(&restored.text).unwrap();
     let mut before: serde_json::Value = serde_json::from_str(file.snapshot().text()).unwrap();
     // An empty list and none mean the same, and which it was is not known once the spaces are gone.
@@ -401,7 +401,7 @@ fn hostile_files_are_errors_or_have_no_servers_and_never_panic() {
         assert_eq!(read.is_err(), is_error, "{text}");
         if let Ok(Some(file)) = read {
             assert_eq!(file.rewritten(None).text, text, "nothing of it can be rewritten");
-            assert_eq!(file.restored().text, text);
+            assert_eq!(file.restored(None).text, text);
         }
     }
 }
