@@ -38,7 +38,7 @@ pub trait Controlled: Send + Sync + 'static {
     }
 
     /// Keeps what a person wants of a configured server, so that it outlives this run of the program. It is called before the
-    /// server gets the command.
+    /// server gets the command. If it fails, the server gets the command all the same, and the person gets the problem.
     fn remember(&self, server: &str, desired: DesiredState) -> Controlling<'_, ()> {
         let _ = (server, desired);
         Box::pin(std::future::ready(Ok(())))

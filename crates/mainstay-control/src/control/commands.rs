@@ -78,21 +78,25 @@ impl Hub {
             PersonCommand::Enable => Some(DesiredState::Enabled),
             PersonCommand::Disable => Some(DesiredState::Disabled),
         };
-        match (desired, named.group.origin, &named.group.remembered_as) {
+        let kept = match (desired, named.group.origin, &named.group.remembered_as) {
             (Some(desired), ServerOrigin::Configured, _) => {
-                self.controlled.remember(&named.name, desired).await?;
+                self.controlled.remember(&named.name, desired).await
             }
             (Some(desired), ServerOrigin::AdHoc, Some(key)) => {
-                self.controlled.remember_of_host(key, desired).await?;
+                self.controlled.remember_of_host(key, desired).await
             }
-            (None, _, _) | (Some(_), ServerOrigin::AdHoc, None) | (Some(_), ServerOrigin::Unknown, _) => {}
-        }
+            (None, _, _) | (Some(_), ServerOrigin::AdHoc, None) | (Some(_), ServerOrigin::Unknown, _) => {
+                Ok(())
+            }
+        };
         let taken = match command {
             PersonCommand::Restart => named.server.restart().await,
             PersonCommand::Enable => named.server.enable().await,
             PersonCommand::Disable => named.server.disable().await,
         };
-        taken.map_err(|error| not_taken(&named.name, &error))
+        taken.map_err(|error| not_taken(&named.name, &error))?;
+        // A full disk does not keep a person from disabling a server now.
+        kept
     }
 
     /// Begins a login on behalf of a person, and records it.

@@ -121,10 +121,10 @@ impl Controlled for LiveConfiguration {
                     ApiProblem::new(ProblemKind::Conflict, error.to_string())
                 }
             })?;
-            if let Some(why) = switched.not_kept {
-                tracing::warn!(server = %switched.server, why, "what a person wants of it will not survive a restart");
+            match switched.not_kept {
+                Some(why) => Err(not_kept(desired, &why)),
+                None => Ok(()),
             }
-            Ok(())
         })
     }
 
@@ -132,13 +132,8 @@ impl Controlled for LiveConfiguration {
         let key = key.to_owned();
         Box::pin(async move {
             let enabled = desired == DesiredState::Enabled;
-            if let Err(why) = self.host_switches().set(&key, enabled).await {
-                tracing::warn!(
-                    why,
-                    "what a person wants of a server of a host will not survive a restart"
-                );
-            }
-            Ok(())
+            let kept = self.host_switches().set(&key, enabled).await;
+            kept.map_err(|why| not_kept(desired, &why))
         })
     }
 
@@ -176,6 +171,16 @@ impl LiveConfiguration {
             Ok(report)
         })
     }
+}
+
+/// What a person wants is done, but not kept for the next start.
+fn not_kept(desired: DesiredState, why: &str) -> ApiProblem {
+    let done = match desired {
+        DesiredState::Enabled => "enabled",
+        DesiredState::Disabled => "disabled",
+    };
+    let title = format!("it is {done} now, but the next start will not know: {why}");
+    ApiProblem::new(ProblemKind::Internal, title).remedy("make room, and give the command again")
 }
 
 fn refused(error: &ServerEditError) -> ApiProblem {
