@@ -60,6 +60,14 @@ async fn make(asking: &Asking<'_>, fleet: &Fleet, name: &str, arguments: &CallAr
     }
 }
 
+/// The call has run: its answer cannot be shown.
+fn after_call(failure: CommandFailure) -> CommandFailure {
+    CommandFailure {
+        exit: Exit::MayHaveRun,
+        error: failure.error.context("the call has run"),
+    }
+}
+
 fn report(asking: &Asking<'_>, reply: &Reply) -> Done {
     let answer = ShownAnswer::read(&reply.result);
     let is_result = answer.is_result;
@@ -73,14 +81,16 @@ fn report(asking: &Asking<'_>, reply: &Reply) -> Done {
     };
     if asking.request.json {
         let document = json::AnswerDocument::answered(asking.asked(), reply, exit != Exit::Success);
-        asking.screen.print(Text::document(&document))?;
+        let printed = asking.screen.print(Text::document(&document));
+        printed.map_err(after_call)?;
     } else if answer.is_error {
         asking.screen.error(text!(
             "the tool answered with an error: {}",
             Text::lines(answer.text().trim_end())
         ));
     } else {
-        asking.screen.print_payload(&answer.text())?;
+        let printed = asking.screen.print_payload(&answer.text());
+        printed.map_err(after_call)?;
         if !is_result {
             asking
                 .screen

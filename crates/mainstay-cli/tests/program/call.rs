@@ -1,3 +1,4 @@
+use std::fs;
 use std::io::Write as _;
 use std::process::Stdio;
 
@@ -67,6 +68,19 @@ fn a_call_whose_result_is_past_the_bound_is_said_to_have_run() {
     assert_eq!(document["error"]["outcome"], "answered");
     assert_eq!(document["error"]["may_have_run"], true);
     sandbox.assert_nothing_is_left();
+}
+
+#[test]
+fn a_call_whose_answer_cannot_be_written_is_said_to_have_run() {
+    for json in [&[][..], &["--json"]] {
+        let sandbox = Sandbox::with(&json!({ "demo": good() }));
+        let line: Vec<&str> = [&["call", "demo", "echo", "text=hi"][..], json].concat();
+        let mut command = sandbox.command(&line);
+        command.stdout(fs::File::create("/dev/full").unwrap());
+        finish(command.spawn().unwrap())
+            .exits(4)
+            .says("the call has run: cannot write to stdout");
+    }
 }
 
 #[test]
