@@ -137,6 +137,9 @@ pub trait ServerExt {
     /// Follows a task no longer. Has no effect on one that has ended.
     fn unfollow_task(&self, id: &str);
 
+    /// The same JSON as a recording shows it: the server's secrets are replaced by their names.
+    fn redacted(&self, json: String) -> String;
+
     /// What the server says of itself. Returns at once if that is known; otherwise waits while the server is starting. Fails
     /// as soon as an attempt to start it has failed, and if none is under way.
     ///
@@ -242,6 +245,10 @@ impl ServerExt for Server {
             // On a legacy connection this does nothing.
             connection.listen();
         }
+    }
+
+    fn redacted(&self, json: String) -> String {
+        self.0.settings.load().redaction().apply_to_json(json)
     }
 
     async fn wait_introduced(&self, within: Duration) -> Result<Arc<About>, CallError> {

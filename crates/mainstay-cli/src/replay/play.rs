@@ -167,7 +167,7 @@ impl<'a> Playing<'a> {
         let Some(recorded) = played.answer else {
             let now = match now {
                 Ok(_) => "it is answered now".to_owned(),
-                Err(error) => error.to_string(),
+                Err(error) => self.server.redacted(error.to_string()),
             };
             return self.report.unanswered.push((played.line, played.request, now));
         };
@@ -175,7 +175,10 @@ impl<'a> Playing<'a> {
         if let (Ok(recorded), Ok(reply)) = (&recorded.result, &now) {
             self.note_state(recorded, &reply.result);
         }
-        let (found, count) = differences(&recorded_value(&recorded), &now_value(now), self.ignored);
+        // The secrets of the server were replaced by their names in the recording.
+        let now = self.server.redacted(now_value(now).to_string());
+        let now = serde_json::from_str(&now).unwrap_or(Value::String(now));
+        let (found, count) = differences(&recorded_value(&recorded), &now, self.ignored);
         if count > 0 {
             self.report.different.push(DifferentAnswer {
                 line: played.line,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::daemon::{Shared, wait_until};
 use crate::host::Host;
-use crate::sandbox::{Ran, Sandbox, finish, good};
+use crate::sandbox::{Ran, Sandbox, finish, good, shell};
 
 /// A daemon that records whole messages of these servers.
 fn recording(servers: &Value, options: &[&str]) -> Shared {
@@ -116,6 +116,34 @@ fn a_server_that_answers_otherwise_or_dies_is_told() {
     replay(&shared, &[&file, "unknown"])
         .exits(2)
         .says("there is no server \"unknown\"");
+}
+
+#[test]
+fn a_secret_in_an_answer_is_compared_and_shown_by_its_name() {
+    let script = r#"while read -r line; do id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/'); case "$line" in
+        *initialize\"*) echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{\"tools\":{}},\"serverInfo\":{\"name\":\"x\",\"version\":\"1\"}}}";;
+        *tools/list*) echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"tools\":[{\"name\":\"who\",\"inputSchema\":{\"type\":\"object\"}}]}}";;
+        *tools/call*) echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"token is $TOKEN\"}]}}";;
+        *\"id\":*) echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{\"code\":-32601,\"message\":\"no\"}}";; esac; done"#;
+    let mut server = shell(script);
+    server["env"] = json!({ "TOKEN": "secret-of-the-server" });
+    let shared = recording(&json!({ "who": server }), &["--record"]);
+    let ran = shared.sandbox.run(&["call", "who", "who"]);
+    ran.exits(0).prints("token is secret-of-the-server");
+    let file = record(&shared, "who", "who.jsonl");
+    let text = fs::read_to_string(&file).expect("written");
+    assert!(text.contains("token is [TOKEN]"), "{text}");
+    replay(&shared, &[&file]).exits(0).prints("0 different");
+    let planted = text.replace("token is", "token was");
+    let planted = shared.sandbox.write("planted.jsonl", &planted);
+    for json in [&[][..], &["--json"]] {
+        let line: Vec<&str> = [&[planted.to_str().unwrap()][..], json].concat();
+        let ran = replay(&shared, &line);
+        ran.exits(1)
+            .prints("token was [TOKEN]")
+            .prints("token is [TOKEN]");
+        assert!(!ran.stdout.contains("secret-of"), "{}", ran.stdout);
+    }
 }
 
 #[test]
