@@ -68,6 +68,17 @@ pub(super) struct Following<'a> {
     server: Option<&'a str>,
     stream: EventStream,
     last_id: Option<String>,
+    /// How long the next daemon is waited for, while there is none.
+    away_until: Option<Instant>,
+}
+
+/// What a follower of events sees.
+pub(super) enum FollowedChange {
+    Event(EventMessage),
+    /// The daemon has ended.
+    Away,
+    /// The next daemon is there. Events may be missing.
+    Back,
 }
 
 impl<'a> Following<'a> {
@@ -83,6 +94,7 @@ impl<'a> Following<'a> {
             server,
             stream,
             last_id: None,
+            away_until: None,
         })
     }
 
@@ -95,33 +107,44 @@ impl<'a> Following<'a> {
     }
 
     /// The next event. If the daemon ends, this waits for the daemon that replaces it.
-    pub(super) async fn next(&mut self) -> Result<EventMessage, CommandFailure> {
+    async fn next(&mut self) -> Result<EventMessage, CommandFailure> {
         loop {
-            match self.stream.next().await {
-                Some(Ok(message)) => {
-                    if let Some(id) = self.stream.last_id() {
-                        self.last_id = Some(id.to_owned());
-                    }
-                    return Ok(message);
-                }
-                Some(Err(error @ ControlError::BadAnswer(_))) => return Err(failed(error)),
-                Some(Err(_)) | None => self.resume().await?,
+            if let FollowedChange::Event(message) = self.change().await? {
+                return Ok(message);
             }
         }
     }
 
-    async fn resume(&mut self) -> Result<(), CommandFailure> {
-        let deadline = Instant::now() + RETURN_LIMIT;
+    /// The next event, or the end or the return of the daemon.
+    pub(super) async fn change(&mut self) -> Result<FollowedChange, CommandFailure> {
+        if let Some(deadline) = self.away_until {
+            self.stream = self.resume(deadline).await?;
+            self.away_until = None;
+            return Ok(FollowedChange::Back);
+        }
+        match self.stream.next().await {
+            Some(Ok(message)) => {
+                if let Some(id) = self.stream.last_id() {
+                    self.last_id = Some(id.to_owned());
+                }
+                Ok(FollowedChange::Event(message))
+            }
+            Some(Err(error @ ControlError::BadAnswer(_))) => Err(failed(error)),
+            Some(Err(_)) | None => {
+                self.away_until = Some(Instant::now() + RETURN_LIMIT);
+                Ok(FollowedChange::Away)
+            }
+        }
+    }
+
+    async fn resume(&self, deadline: Instant) -> Result<EventStream, CommandFailure> {
         loop {
             let opened = match &self.last_id {
                 Some(id) => self.client.events_after(self.server, id).await,
                 None => self.client.events(self.server, 0).await,
             };
             match opened {
-                Ok(stream) => {
-                    self.stream = stream;
-                    return Ok(());
-                }
+                Ok(stream) => return Ok(stream),
                 Err(error @ ControlError::Problem(_)) => return Err(failed(error)),
                 Err(_) if Instant::now() < deadline => sleep(RETURN_INTERVAL).await,
                 Err(_) => return Err(CommandFailure::failed(anyhow!("the daemon has ended"))),

@@ -7,28 +7,33 @@ use anyhow::anyhow;
 use mainstay::config::nearest;
 use mainstay_control::ControlClient;
 use mainstay_control::api::{ProgramStatus, ServerStatus};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::events::Following;
+use super::events::{FollowedChange, Following};
 use super::say::now_ms;
 use super::show::{Footing, StatusPage};
 use super::{StatusArgs, failed, with_daemon};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::json::StatusDocument;
-use crate::output::{Live, Screen, Text};
+use crate::output::{Ink, Live, Screen, Text};
 
 /// How long changes are collected before the servers are looked at again.
 const COLLECT_PERIOD: Duration = Duration::from_millis(100);
+
+/// How long the stream of a daemon's events may outlive the daemon's answers.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+const DAEMON_AWAY: &str = "the daemon has ended: this was its last state; waiting for the next daemon";
 
 /// How often countdowns and ages are drawn again on a terminal. This sends no request.
 const REDRAW_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(arguments: &StatusArgs, screen: &Screen) -> Done {
     with_daemon(async |client| {
-        let seen = Seen::look(client, &arguments.servers).await?;
         if arguments.watch {
-            return watch(client, arguments, seen, screen).await;
+            return watch(client, arguments, screen).await;
         }
+        let seen = Seen::look(client, &arguments.servers).await?;
         if arguments.json {
             screen.print(Text::document(&seen.document()))?;
         } else {
@@ -94,10 +99,11 @@ impl Seen {
     }
 }
 
-/// Shows the servers again after each event. On a terminal the text stays in its place.
-async fn watch(client: &ControlClient, arguments: &StatusArgs, first: Seen, screen: &Screen) -> Done {
+/// Shows the servers again after each event, and whether the daemon is there. On a terminal the text stays in its place.
+async fn watch(client: &ControlClient, arguments: &StatusArgs, screen: &Screen) -> Done {
+    // In this order no change is missed between the two.
     let mut following = Following::from_now(client, None).await?;
-    let mut seen = first;
+    let mut seen = Seen::look(client, &arguments.servers).await?;
     let is_live = !arguments.json && screen.is_terminal() && screen.is_live();
     let mut live = Live::default();
     loop {
@@ -108,21 +114,41 @@ async fn watch(client: &ControlClient, arguments: &StatusArgs, first: Seen, scre
         } else if !is_live {
             screen.print(seen.text(screen))?;
         }
-        let mut changed = pin!(following.next());
-        loop {
-            if is_live {
-                live.draw(&seen.text(screen).split_lines());
-            }
-            tokio::select! {
-                changed = &mut changed => {
-                    changed?;
-                    break;
+        let mut is_away = false;
+        seen = loop {
+            let change = {
+                let mut change = pin!(following.change());
+                loop {
+                    if is_live {
+                        let mut text = seen.text(screen);
+                        if is_away {
+                            text.push_line(screen.out.ink(Ink::Red, DAEMON_AWAY));
+                        }
+                        live.draw(&text.split_lines());
+                    }
+                    tokio::select! {
+                        change = &mut change => break change?,
+                        () = sleep_until(Instant::now() + REDRAW_INTERVAL), if is_live => {}
+                    }
                 }
-                () = sleep_until(Instant::now() + REDRAW_INTERVAL), if is_live => {}
+            };
+            if let FollowedChange::Away = change {
+                is_away = true;
+                if !is_live {
+                    screen.warning(DAEMON_AWAY);
+                }
+                continue;
             }
-        }
-        // One look for a burst of changes.
-        tokio::time::sleep(COLLECT_PERIOD).await;
-        seen = Seen::look(client, &arguments.servers).await?;
+            // One look for a burst of changes.
+            tokio::time::sleep(COLLECT_PERIOD).await;
+            match Seen::look(client, &arguments.servers).await {
+                Ok(seen) => break seen,
+                // The daemon may be ending. Then the stream of its events ends, too.
+                Err(failure) => match timeout(END_TIMEOUT, following.change()).await {
+                    Ok(Ok(FollowedChange::Away)) => is_away = true,
+                    Ok(_) | Err(_) => return Err(failure),
+                },
+            }
+        };
     }
 }
