@@ -199,6 +199,15 @@ fn start(
         DaemonStart::Ready => screen.note("the daemon runs"),
         DaemonStart::Running => return already_runs(&options.given(), screen),
     }
+    // Without a usable file it has no configured servers, and hosts that use them wait for the file to be fixed.
+    if let Ok(Some(DaemonStatus {
+        config_problem: Some(problem),
+        ..
+    })) = status(directory)
+    {
+        let why = Text::lines(&problem);
+        screen.warning(text!("the daemon has none of the configured servers: {}", why));
+    }
     Ok(Exit::Success)
 }
 
@@ -249,8 +258,7 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
     };
     let configuration = configuration(common, screen);
     let settings = DaemonSettings {
-        // The demo server, which stands in for a missing configuration, starts when a host wants it.
-        starts_configured: !configuration.live.stands_in() && !arguments.on_demand,
+        starts_configured: !arguments.on_demand,
         configuration,
         store: (!common.no_cache).then(cache_directory).flatten(),
         credential_source: Some(logins::source()),

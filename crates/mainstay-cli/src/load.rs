@@ -14,7 +14,7 @@ use crate::adhoc;
 use crate::args::{AdHoc, Common};
 use crate::exit::CommandFailure;
 use crate::output::{Screen, Text, plain, text};
-use crate::through_daemon::{DaemonView, running_daemon, use_daemon};
+use crate::through_daemon::{DaemonView, bridge_to, running_daemon, use_daemon};
 
 /// The name of the server that stands in where there is no configuration.
 const DEMO: &str = "demo";
@@ -75,12 +75,50 @@ pub(crate) fn servers(adhoc: &AdHoc, common: &Common, screen: &Screen) -> Result
         return Ok(setup);
     }
     let daemon = running_daemon();
-    let mut setup = load_beside(daemon.as_ref(), common)?;
+    let mut setup = match load_beside(daemon.as_ref(), common) {
+        Ok(setup) => setup,
+        Err(failure) => {
+            let kept = daemon.as_ref().and_then(|daemon| kept_by(daemon, common));
+            let Some(kept) = kept else { return Err(failure) };
+            screen.warning(text!(
+                "{}; the daemon still has the servers of the file as it was before",
+                plain(&format!("{:#}", failure.error))
+            ));
+            kept
+        }
+    };
     setup.announce(screen);
     if let Some(daemon) = daemon {
         use_daemon(&mut setup, &daemon, screen);
     }
     Ok(setup)
+}
+
+/// The servers that a daemon has from a file which cannot be read any more, if that file is the one to use.
+fn kept_by(daemon: &DaemonStatus, common: &Common) -> Option<Setup> {
+    let path = PathBuf::from(daemon.config.as_deref()?);
+    let named = common.config.clone().or_else(|| set_path("MAINSTAY_CONFIG"));
+    let is_other = |named: PathBuf| std::path::absolute(&named).unwrap_or(named) != path;
+    if named.is_some_and(is_other) {
+        return None;
+    }
+    let configured = daemon.servers.iter().filter(|server| server.configured);
+    let servers: Option<Vec<_>> = configured.map(|server| bridge_to(&server.name)).collect();
+    let servers = servers?;
+    (!servers.is_empty()).then(|| Setup {
+        source: Source::File {
+            path,
+            found: FoundBy::Daemon,
+            host: Host::Common,
+        },
+        servers,
+        problems: Vec::new(),
+        refused: BTreeSet::new(),
+        mentioned: Vec::new(),
+        store: None,
+        stop_within: common.stop_within,
+        daemon: None,
+    })
 }
 
 /// Reads the configuration: the one that is named, or else the one that this daemon uses, or else the user's own. So all

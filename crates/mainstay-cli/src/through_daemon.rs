@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use mainstay::config::{ServerBuilder, StdioTarget};
 use mainstay::lifecycle::{Desired, Generation};
 use mainstay::server::Reason;
 use mainstay::{Failure, ServerConfig, StateKind, Status};
@@ -62,17 +63,26 @@ pub(crate) fn use_daemon(setup: &mut Setup, daemon: &DaemonStatus, screen: &Scre
     ));
 }
 
-/// A bridge to the daemon's server of this name. What the daemon does for all clients, such as renaming tools, is done there.
+/// A bridge to the daemon's server of this name, with the settings that concern its caller. What the daemon does for all clients,
+/// such as renaming tools, is done there.
 fn bridge(server: &ServerConfig) -> Option<ServerConfig> {
-    let program = env::current_exe().ok()?.into_os_string().into_string().ok()?;
-    ServerConfig::stdio(server.name(), program)
-        .args(["connect", server.name()])
+    bridge_builder(server.name())?
         .enabled(server.enabled())
         .required(server.required())
         .call_timeout(server.call_timeout())
         .call_idle_timeout(server.call_idle_timeout())
         .build()
         .ok()
+}
+
+/// A bridge to the daemon's server of this name, with default settings.
+pub(crate) fn bridge_to(name: &str) -> Option<ServerConfig> {
+    bridge_builder(name)?.build().ok()
+}
+
+fn bridge_builder(name: &str) -> Option<ServerBuilder<StdioTarget>> {
+    let program = env::current_exe().ok()?.into_os_string().into_string().ok()?;
+    Some(ServerConfig::stdio(name, program).args(["connect", name]))
 }
 
 /// What the daemon knows of its servers. A bridge is connected even if its server is not.

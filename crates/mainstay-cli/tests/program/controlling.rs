@@ -186,6 +186,45 @@ fn orders_take_effect_and_survive_a_restart_of_the_daemon() {
 }
 
 #[test]
+fn a_server_that_is_disabled_where_that_cannot_be_kept_is_disabled_with_a_warning() {
+    let shared = with(&json!({ "a": good() }));
+    wait_for_state(&shared, "a", "connected");
+    let state = shared.sandbox.path("home/.local/state");
+    fs::remove_dir_all(&state).ok();
+    shared.sandbox.write("home/.local/state", "a file in its place");
+    shared
+        .sandbox
+        .run(&["disable", "a"])
+        .exits(1)
+        .says("it is disabled now, but the next start will not know");
+    wait_for_state(&shared, "a", "disabled");
+}
+
+#[test]
+fn a_watched_status_says_that_the_daemon_has_ended_and_goes_on_with_the_next_one() {
+    let shared = with(&json!({ "a": good() }));
+    wait_for_state(&shared, "a", "connected");
+    let first = status(&shared)["program"]["pid"].as_i64().expect("a process");
+    let mut watching = shared
+        .sandbox
+        .command(&["status", "--watch", "--json"])
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(watching.stderr.take().expect("piped")).lines();
+    let mut documents = BufReader::new(watching.stdout.take().expect("piped")).lines();
+    let mut next = || -> Value { serde_json::from_str(&documents.next().expect("more").unwrap()).unwrap() };
+    assert_eq!(next()["program"]["pid"], first);
+    let pid = Pid::from_raw(i32::try_from(first).unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    let warned = errors.find(|line| line.as_ref().unwrap().contains("the daemon has ended"));
+    assert!(warned.is_some());
+    shared.sandbox.run(&["daemon", "start"]).exits(0);
+    while next()["program"]["pid"] == first {}
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+}
+
+#[test]
 fn reload_prints_the_difference_and_refuses_what_is_wrong() {
     let shared = with(&json!({ "a": good() }));
     shared.sandbox.configure(&json!({ "a": good(), "b": good() }));
@@ -275,6 +314,44 @@ fn commands_use_the_servers_of_the_daemon_and_say_so() {
         .run(&["call", "a", "echo", "text=hello", "--no-daemon"]);
     ran.exits(0).prints("hello");
     assert!(!ran.stderr.contains("of the daemon"), "{}", ran.stderr);
+}
+
+#[test]
+fn commands_use_the_servers_of_the_daemon_while_the_file_is_broken_or_gone() {
+    let shared = with(&json!({ "a": good() }));
+    wait_for_state(&shared, "a", "connected");
+    let file = shared
+        .sandbox
+        .write("home/.config/mainstay/mcp.json", "{ \"mcpServers\": {");
+    for trouble in ["not JSON", "does not exist"] {
+        for line in [
+            &["call", "a", "echo", "text=hello"][..],
+            &["tools"],
+            &["check"],
+            &["ping", "a"],
+        ] {
+            let ran = shared.sandbox.run(line);
+            ran.exits(0)
+                .says(trouble)
+                .says("the daemon still has the servers of the file as it was before");
+        }
+        if file.exists() {
+            fs::remove_file(&file).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_reload_that_starts_the_configured_servers_reports_them_as_added() {
+    let shared = Shared {
+        sandbox: Sandbox::with(&json!({ "a": good() })),
+    };
+    // A daemon that a host started for a server of its own starts no other.
+    let mut host = Host::start(&shared.sandbox, &["connect", "--", MAINSTAY, "demo-server"]);
+    host.tools();
+    let ran = shared.sandbox.run(&["reload", "--json"]);
+    assert_eq!(ran.exits(0).json()["added"][0], "a");
+    wait_for_state(&shared, "a", "connected");
 }
 
 #[test]

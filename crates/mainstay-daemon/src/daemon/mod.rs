@@ -241,7 +241,13 @@ impl Daemon {
                 report(event);
             }
         };
-        let live = live.dormant().follow(configured.clone(), Some(hangup), report);
+        let live = live.dormant();
+        // The demo server, which stands in for a missing file, starts when a host wants it.
+        let (starts_configured, live) = match starts_configured && live.stands_in() {
+            true => (false, live.waking_with_file()),
+            false => (starts_configured, live),
+        };
+        let live = live.follow(configured.clone(), Some(hangup), report);
         let control = Control::builder(Role::Daemon);
         let control = control.controlled(Arc::new(live.clone())).build();
         journal.bind(&control);

@@ -54,6 +54,7 @@ pub struct LiveStart {
     pub(super) file: Option<PathBuf>,
     pub(super) was_read: bool,
     pub(super) is_dormant: bool,
+    pub(super) wakes_with_file: bool,
     pub(super) in_force: InForce,
     pub(super) switches: Switches,
     ignored: Option<SwitchesError>,
@@ -94,6 +95,7 @@ impl LiveStart {
             file: Some(file),
             was_read: true,
             is_dormant: false,
+            wakes_with_file: false,
             in_force,
             switches,
             ignored: ignored.or(host_ignored),
@@ -128,6 +130,7 @@ impl LiveStart {
             file,
             was_read: false,
             is_dormant: false,
+            wakes_with_file: false,
             in_force: InForce {
                 servers,
                 ..InForce::default()
@@ -143,10 +146,17 @@ impl LiveStart {
     }
 
     /// Begins with a gateway that has no server yet: they are added when [`LiveConfiguration::start`] is called. Changes of the
-    /// file before that start nothing.
+    /// file before that start nothing, unless it [wakes with its file](Self::waking_with_file).
     #[must_use]
     pub fn dormant(mut self) -> Self {
         self.is_dormant = true;
+        self
+    }
+
+    /// Adds the servers of the file when it is first there, though other servers stand in for it until then and are not wanted.
+    #[must_use]
+    pub fn waking_with_file(mut self) -> Self {
+        self.wakes_with_file = true;
         self
     }
 

@@ -40,6 +40,8 @@ pub(super) struct LiveTask {
     was_read: bool,
     /// Whether the gateway has no server yet, because none was wanted.
     is_dormant: bool,
+    /// Whether a file that is first there ends that.
+    wakes_with_file: bool,
     in_force: InForce,
     switches: Switches,
     gateway: Gateway,
@@ -67,6 +69,7 @@ impl LiveTask {
             noticed,
             was_read: start.was_read,
             is_dormant: start.is_dormant,
+            wakes_with_file: start.wakes_with_file,
             in_force: start.in_force,
             switches: start.switches,
             gateway,
@@ -119,10 +122,16 @@ impl LiveTask {
     /// Reads the file and applies it, because someone asked for that.
     async fn reload(&mut self, trigger: ReloadTrigger) -> Result<Reloaded, ReloadError> {
         self.second_look = None;
-        self.start().await;
         let result = match self.read().await {
-            Ok(configuration) => Ok(self.apply(configuration).await),
-            Err(error) => Err(error),
+            Ok(configuration) => {
+                // If no server was wanted before, all of them are added now, and reported so.
+                self.is_dormant = false;
+                Ok(self.apply(configuration).await)
+            }
+            Err(error) => {
+                self.start().await;
+                Err(error)
+            }
         };
         match &result {
             Ok(reloaded) => (self.report)(LiveEvent::Reloaded(trigger, reloaded)),
@@ -146,6 +155,7 @@ impl LiveTask {
             // One that was refused before and is fixed is applied, even if it changes nothing: so those who saw the refusal see its
             // end.
             Ok(configuration) => {
+                self.is_dormant &= !self.wakes_with_file;
                 let reloaded = self.apply(configuration).await;
                 if !self.is_dormant {
                     (self.report)(LiveEvent::Reloaded(ReloadTrigger::FileChanged, &reloaded));

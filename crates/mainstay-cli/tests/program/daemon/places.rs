@@ -287,6 +287,10 @@ fn without_a_configuration_the_status_says_so_until_there_is_one() {
         .sandbox
         .configure(&json!({ "one": crate::sandbox::good() }));
     wait_until("the daemon has read it", || missing() == false);
+    let state = || shared.sandbox.run(&["status", "--json"]).json()["servers"][0]["state"].clone();
+    wait_until("its server runs, though no host wants it", || {
+        state() == "connected"
+    });
     let ran = shared.sandbox.run(&["daemon", "status"]);
     assert!(
         !ran.exits(0).stdout.contains("no configuration"),
