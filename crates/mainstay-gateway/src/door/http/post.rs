@@ -21,7 +21,7 @@ use super::service::HttpService;
 use super::session::{SessionTransport, SessionUse};
 use super::stream::ClientStream;
 use super::timeouts::{HOLD_BACK_TIMEOUT, HeadTimer};
-use crate::budget::{Account, Spent};
+use crate::budget::Account;
 use crate::client::{BeginError, Client, Outbox, RunningRequest};
 use crate::door::batch::{self, PendingLine};
 use crate::door::request::ClientRequest;
@@ -351,7 +351,7 @@ async fn read_body(
     for _ in 0..BODY_TIMER_TURNS {
         tokio::select! {
             biased;
-            body = &mut collecting => return body.map_err(|error| error.refusal(limit)),
+            body = &mut collecting => return body,
             () = head_timer.wait() => {}
         }
     }
@@ -359,49 +359,26 @@ async fn read_body(
     Err(HttpRefusal::invalid(StatusCode::REQUEST_TIMEOUT, what))
 }
 
-/// Why a body was not read.
-enum BodyError {
-    TooLong,
-    Spent(Spent),
-    Broken(hyper::Error),
-}
-
-impl BodyError {
-    fn refusal(self, limit: usize) -> HttpRefusal {
-        match self {
-            Self::TooLong => {
-                let what = format!("the body is longer than {limit} bytes");
-                HttpRefusal::invalid(StatusCode::PAYLOAD_TOO_LARGE, what)
-            }
-            Self::Spent(spent) => spent.into(),
-            Self::Broken(error) => {
-                let what = format!("the body cannot be read: {error}");
-                HttpRefusal::new(StatusCode::BAD_REQUEST, RpcError::PARSE_ERROR, what)
-            }
-        }
-    }
-}
-
 /// Collects the pieces of a body. A body of one piece is not copied, and its end is not awaited.
-async fn collect_body(mut body: Incoming, limit: usize, account: &Account) -> Result<Bytes, BodyError> {
+async fn collect_body(mut body: Incoming, limit: usize, account: &Account) -> Result<Bytes, HttpRefusal> {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > limit {
-        return Err(BodyError::TooLong);
+        return Err(body_too_long(limit));
     }
-    let mut held = account.hold(REQUEST_COST + announced).map_err(BodyError::Spent)?;
+    let mut held = account.hold(REQUEST_COST + announced)?;
     let (mut first, mut all) = (Bytes::new(), BytesMut::new());
     while let Some(frame) = body.frame().await {
         // Trailers are ignored.
-        let Ok(piece) = frame.map_err(BodyError::Broken)?.into_data() else {
+        let Ok(piece) = frame.map_err(broken_body)?.into_data() else {
             continue;
         };
         let before = first.len().max(all.len());
         if piece.len() > limit - before {
-            return Err(BodyError::TooLong);
+            return Err(body_too_long(limit));
         }
         // The announced length is charged already.
         let more = (before + piece.len()).saturating_sub(announced.max(before));
-        held.grow(more).map_err(BodyError::Spent)?;
+        held.grow(more)?;
         if first.is_empty() && all.is_empty() {
             first = piece;
         } else {
@@ -416,4 +393,14 @@ async fn collect_body(mut body: Incoming, limit: usize, account: &Account) -> Re
         }
     }
     Ok(held.attach(if all.is_empty() { first } else { all.freeze() }))
+}
+
+fn body_too_long(limit: usize) -> HttpRefusal {
+    let what = format!("the body is longer than {limit} bytes");
+    HttpRefusal::invalid(StatusCode::PAYLOAD_TOO_LARGE, what)
+}
+
+fn broken_body(error: hyper::Error) -> HttpRefusal {
+    let what = format!("the body cannot be read: {error}");
+    HttpRefusal::new(StatusCode::BAD_REQUEST, RpcError::PARSE_ERROR, what)
 }
