@@ -124,7 +124,7 @@ impl HttpService {
         run: RunningRequest,
         request: ClientRequest,
     ) -> PendingAnswer {
-        let (service, counted) = (self.clone(), self.running.begin());
+        let (service, counted) = (self.clone(), self.begin_request());
         Box::pin(async move {
             let outbox: Arc<dyn Outbox> = stream;
             let id = request.id.clone();

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -11,7 +10,7 @@ use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use mainstay::Status;
 use mainstay::gateway::PlainText;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::guard::{HttpCaller, HttpGuard, Unauthorized, allow_origin, preflight};
@@ -47,7 +46,8 @@ pub(super) struct HttpService {
     pub(super) router: Arc<Router>,
     pub(super) limits: HttpLimits,
     pub(super) sessions: Sessions,
-    pub(super) running: Arc<RequestCounter>,
+    /// Each request that is being answered has a receiver.
+    running: watch::Sender<()>,
     pub(super) guard: HttpGuard,
     mounted: Option<Mounted>,
     wrong_tokens: WrongTokenLimiter,
@@ -72,7 +72,7 @@ impl HttpService {
             sessions: Sessions::new(router.clone(), &door.limits),
             router,
             limits: door.limits.clone(),
-            running: Arc::default(),
+            running: watch::Sender::new(()),
             guard: HttpGuard::new(door, address),
             mounted: Mounted::new(door),
             wrong_tokens: WrongTokenLimiter::new(),
@@ -319,6 +319,16 @@ impl HttpService {
         Ok(events(reader.with_event("endpoint", &address)))
     }
 
+    /// Counts a request as being answered, until the result is dropped.
+    pub(super) fn begin_request(&self) -> watch::Receiver<()> {
+        self.running.subscribe()
+    }
+
+    /// Waits until no request is being answered.
+    pub(super) async fn idle(&self) {
+        self.running.closed().await;
+    }
+
     /// Refuses new requests from now on.
     pub(super) fn drain(&self) {
         self.phase.send_replace(DoorPhase::Draining);
@@ -422,40 +432,5 @@ struct SseConnection {
 impl Drop for SseConnection {
     fn drop(&mut self) {
         self.service.sessions.end(&self.session.id);
-    }
-}
-
-/// How many requests are being answered.
-#[derive(Default)]
-pub(super) struct RequestCounter {
-    requests: AtomicUsize,
-    one_less: Notify,
-}
-
-/// A request that is being answered, until this is dropped.
-pub(super) struct CountedRequest(Arc<RequestCounter>);
-
-impl RequestCounter {
-    pub(super) fn begin(self: &Arc<Self>) -> CountedRequest {
-        self.requests.fetch_add(1, Ordering::SeqCst);
-        CountedRequest(self.clone())
-    }
-
-    /// Waits until no request is being answered.
-    pub(super) async fn idle(&self) {
-        loop {
-            let one_less = self.one_less.notified();
-            if self.requests.load(Ordering::SeqCst) == 0 {
-                return;
-            }
-            one_less.await;
-        }
-    }
-}
-
-impl Drop for CountedRequest {
-    fn drop(&mut self) {
-        self.0.requests.fetch_sub(1, Ordering::SeqCst);
-        self.0.one_less.notify_waiters();
     }
 }
