@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::head::Accepts;
-use super::response::{HttpRefusal, RefusalReason, ResponseBody, empty, events, json};
+use super::response::{BodyContent, HttpRefusal, RefusalReason, ResponseBody, empty, events, json};
 use super::service::HttpService;
 use super::session::SessionUse;
 use super::stream::{ClientStream, EventReader};
@@ -82,11 +82,11 @@ impl HttpAnswer {
     /// The answer as a response. A large one is charged to the client until the client has read it, and refused if it does
     /// not fit. A small one is not charged: a connection has one at a time.
     pub(super) fn response(&self, account: &Account) -> Response<ResponseBody> {
-        let body = match &self.content {
+        let content = match &self.content {
             AnswerContent::One(answer) if answer.is_large() => match answer.write(account) {
-                Ok(OutgoingMessage::Whole(line)) => ResponseBody::Whole(line),
+                Ok(OutgoingMessage::Whole(line)) => BodyContent::Whole(line),
                 Ok(OutgoingMessage::Pieces(pieces)) => {
-                    ResponseBody::Pieces(pieces.into_iter().rev().collect())
+                    BodyContent::Pieces(pieces.into_iter().rev().collect())
                 }
                 Err(spent) if answer.kind == AnswerKind::List => {
                     let refusal = HttpRefusal::from(spent).of_request(&answer.id);
@@ -94,14 +94,14 @@ impl HttpAnswer {
                     return refusal.response(NoId::Absent);
                 }
                 // Not a status that asks for another try: the request was carried out.
-                Err(spent) => ResponseBody::Whole(answer.instead(spent)),
+                Err(spent) => BodyContent::Whole(answer.instead(spent)),
             },
             AnswerContent::One(RequestAnswer { id, result, .. }) => {
-                ResponseBody::Whole(message::response(id, result))
+                BodyContent::Whole(message::response(id, result))
             }
-            AnswerContent::Batch(answers) => ResponseBody::Whole(answers.clone()),
+            AnswerContent::Batch(answers) => BodyContent::Whole(answers.clone()),
         };
-        let mut response = json(self.status, body);
+        let mut response = json(self.status, content);
         if let (true, Some(error)) = (self.status.is_client_error(), self.error()) {
             let reason = RefusalReason(error.message().to_owned());
             response.extensions_mut().insert(reason);

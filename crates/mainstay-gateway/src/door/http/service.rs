@@ -74,7 +74,7 @@ impl HttpService {
             limits: door.limits.clone(),
             running: watch::Sender::new(()),
             guard: HttpGuard::new(door, address),
-            mounted: Mounted::new(door),
+            mounted: door.mount.clone(),
             wrong_tokens: WrongTokenLimiter::new(),
             logs_access: door.access_log,
             rates: door.limits.rate.map(RateLimiter::new),
@@ -90,7 +90,7 @@ impl HttpService {
         request: Request<Incoming>,
     ) -> Response<ResponseBody> {
         let (head, body) = request.into_parts();
-        let access = self.logs_access.then(|| AccessEntry::begin(peer, &head));
+        let began = self.logs_access.then(Instant::now);
         let mut response = self.respond(peer, &head_timer, &head, body).await;
         if log_refusal(peer, &head, &mut response) {
             self.router.observer.refused(response.status());
@@ -99,10 +99,11 @@ impl HttpService {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }
-        match access {
-            Some(access) => access.follow(response),
-            None => response,
+        if let Some(began) = began {
+            let entry = AccessEntry::new(peer, &head, began, response.status());
+            response.body_mut().log_at_end(entry);
         }
+        response
     }
 
     async fn respond(

@@ -16,7 +16,6 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep, timeout_at};
 
 use super::head::Accepts;
-use super::limits::ActiveRequest;
 use crate::budget::Account;
 use crate::client::Outbox;
 use crate::door::outgoing::{COPY_LIMIT, OutgoingMessage};
@@ -417,8 +416,6 @@ pub(super) struct EventReader {
     comment_timer: Pin<Box<Sleep>>,
     /// Dropped when the client leaves.
     _while_connected: Box<dyn Send>,
-    /// Keeps the connection from being idle.
-    request: Option<ActiveRequest>,
 }
 
 impl EventReader {
@@ -433,13 +430,7 @@ impl EventReader {
             pieces: VecDeque::new(),
             comment_timer: Box::pin(sleep(COMMENT_INTERVAL)),
             _while_connected: while_connected,
-            request: None,
         }
-    }
-
-    /// Keeps this request active until the client leaves.
-    pub(super) fn keep_active(&mut self, request: ActiveRequest) {
-        self.request = Some(request);
     }
 
     /// Begins with a comment, so that the client sees the stream open.
