@@ -188,7 +188,8 @@ impl StdioSession {
             }
             Message::Batch(messages) => match batch::check(self.client.version(), messages.len()) {
                 Ok(()) => {
-                    if let Some(answers) = self.take_batch(&messages).await {
+                    let answer = |request| self.answer_in_batch(request);
+                    if let Some(answers) = batch::take(&self.router, &self.client, &messages, answer).await {
                         let whole = |answers: &Bytes, account: &Account| {
                             account.charge_in_any_case(answers.clone()).into()
                         };
@@ -238,36 +239,10 @@ impl StdioSession {
         }
     }
 
-    /// Takes the messages of a batch in their order; the answers to its requests, if it has any.
-    async fn take_batch(&self, messages: &[Bytes]) -> Option<PendingLine> {
-        let mut pending = Vec::new();
-        for message in messages {
-            match Message::read_any(message).await {
-                // `subscriptions/listen` never ends, and would keep the other answers back.
-                Message::Request { id, method, .. }
-                    if matches!(&*method, "initialize" | "subscriptions/listen") =>
-                {
-                    pending.push(batch::not_in_a_batch(&id, &method));
-                }
-                Message::Request { id, method, params } => {
-                    let request = ClientRequest::read(id, &method, params).await;
-                    let (answer, account) = (self.answer(request), self.account.clone());
-                    pending.push(
-                        Box::pin(async move { Some(answer.await?.write_line(&account)) }) as PendingLine
-                    );
-                }
-                Message::Notification { method, params } => {
-                    self.router
-                        .handle_notification(&self.client, &method, params.as_ref())
-                        .await;
-                }
-                Message::Response { id, result } => {
-                    self.client.answered(&id, result);
-                }
-                Message::Batch(_) | Message::Garbage(_) => pending.push(batch::not_a_message()),
-            }
-        }
-        (!pending.is_empty()).then(|| Box::pin(batch::join(pending)) as PendingLine)
+    /// The answer to a request of a batch.
+    fn answer_in_batch(&self, request: ClientRequest) -> PendingLine {
+        let (answer, account) = (self.answer(request), self.account.clone());
+        Box::pin(async move { Some(answer.await?.write_line(&account)) })
     }
 
     /// Waits for an answer, writes it, and queues it for the client.

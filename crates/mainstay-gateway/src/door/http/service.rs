@@ -204,48 +204,42 @@ impl HttpService {
                 HttpRefusal::new(StatusCode::TOO_MANY_REQUESTS, SERVER_UNAVAILABLE, what).retry_after(delay)
             })?;
         }
-        let headers = &head.headers;
+        let request = AdmittedRequest {
+            caller,
+            headers: &head.headers,
+            head_timer,
+        };
         match HttpRoute::of(head, self.router.fleet())? {
-            HttpRoute::Post(scope) => self.post(scope, caller, headers, head_timer, body).await,
-            HttpRoute::Listen(scope) => self.listen(&scope, caller, headers),
-            HttpRoute::End(scope) => self.end(&scope, caller, headers),
+            HttpRoute::Post(scope) => self.post(scope, &request, body).await,
+            HttpRoute::Listen(scope) => self.listen(&scope, &request),
+            HttpRoute::End(scope) => self.end(&scope, &request),
             HttpRoute::OpenSse(scope) => self.open_sse(scope, caller),
-            HttpRoute::PostSse(session) => self.post_sse(&session, caller, headers, head_timer, body).await,
+            HttpRoute::PostSse(session) => self.post_sse(&session, &request, body).await,
         }
     }
 
     /// The budget of the client that makes a request: that of its session, if it names one of its own.
-    pub(super) fn account(
-        &self,
-        caller: HttpCaller,
-        connection: u64,
-        session: Option<&HeaderValue>,
-    ) -> Account {
-        let session = session.and_then(|id| id.to_str().ok());
-        let of_session = session.and_then(|id| self.sessions.account(id, caller));
-        let of_connection = || {
-            let principal = Principal::of_connection(caller, connection);
-            self.router.budget.account(principal)
-        };
-        of_session.unwrap_or_else(of_connection)
+    pub(super) fn account(&self, request: &AdmittedRequest<'_>) -> Account {
+        let session = request.headers.get(SESSION).and_then(|id| id.to_str().ok());
+        let of_session = session.and_then(|id| self.sessions.account(id, request.caller));
+        of_session.unwrap_or_else(|| self.router.budget.account(request.principal()))
     }
 
     /// The session that a request names.
     pub(super) fn session(
         &self,
         scope: &Scope,
-        caller: HttpCaller,
-        headers: &HeaderMap,
+        request: &AdmittedRequest<'_>,
     ) -> Result<SessionUse, HttpRefusal> {
-        NamedVersion::of(headers).check_known()?;
-        let Some(id) = headers.get(SESSION) else {
+        request.version().check_known()?;
+        let Some(id) = request.headers.get(SESSION) else {
             let what = "the Mcp-Session-Id header is missing: initialize first";
             return Err(HttpRefusal::invalid(StatusCode::BAD_REQUEST, what));
         };
         let id = id.to_str().unwrap_or_default();
         let session = self
             .sessions
-            .find(id, SessionTransport::Streamable, caller)
+            .find(id, SessionTransport::Streamable, request.caller)
             .filter(|session| session.client.scope == *scope);
         session.ok_or_else(session_not_found)
     }
@@ -259,17 +253,16 @@ impl HttpService {
     fn listen(
         &self,
         scope: &Scope,
-        caller: HttpCaller,
-        headers: &HeaderMap,
+        request: &AdmittedRequest<'_>,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
-        refuse_modern(headers)?;
-        if !Accepts::of(headers)?.events {
+        request.refuse_modern()?;
+        if !Accepts::of(request.headers)?.events {
             let what = "accept text/event-stream: this is a stream";
             return Err(HttpRefusal::invalid(StatusCode::NOT_ACCEPTABLE, what));
         }
         self.check_open()?;
-        let session = self.session(scope, caller, headers)?;
-        let (stream, after) = match headers.get("last-event-id") {
+        let session = self.session(scope, request)?;
+        let (stream, after) = match request.headers.get("last-event-id") {
             // The latest reader gets the events: the connection of the one before may be dead.
             None => (session.standing.clone(), None),
             Some(last) => {
@@ -282,8 +275,7 @@ impl HttpService {
                 })?
             }
         };
-        let position = stream.open(after);
-        let reader = EventReader::new(stream, position, Box::new(session));
+        let reader = EventReader::open(stream, after, Box::new(session));
         Ok(events(reader.with_comment()))
     }
 
@@ -291,11 +283,10 @@ impl HttpService {
     fn end(
         &self,
         scope: &Scope,
-        caller: HttpCaller,
-        headers: &HeaderMap,
+        request: &AdmittedRequest<'_>,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
-        refuse_modern(headers)?;
-        let session = self.session(scope, caller, headers)?;
+        request.refuse_modern()?;
+        let session = self.session(scope, request)?;
         self.sessions.end(&session.id);
         Ok(empty(StatusCode::NO_CONTENT))
     }
@@ -308,16 +299,24 @@ impl HttpService {
         caller: HttpCaller,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         self.check_open()?;
-        let session = self.sessions.open(scope, SessionTransport::Sse, caller)?;
-        let stream = session.standing.clone();
-        let address = format!("/messages?session={}", session.id);
-        let position = stream.open(None);
-        let connected = SseConnection {
-            service: self.clone(),
-            session,
-        };
-        let reader = EventReader::new(stream, position, Box::new(connected));
+        let opened = self.open_session(scope, SessionTransport::Sse, caller)?;
+        let stream = opened.session.standing.clone();
+        let address = format!("/messages?session={}", opened.session.id);
+        let reader = EventReader::open(stream, None, Box::new(opened));
         Ok(events(reader.with_event("endpoint", &address)))
+    }
+
+    pub(super) fn open_session(
+        self: &Arc<Self>,
+        scope: Scope,
+        transport: SessionTransport,
+        caller: HttpCaller,
+    ) -> Result<OpenedSession, HttpRefusal> {
+        Ok(OpenedSession {
+            session: self.sessions.open(scope, transport, caller)?,
+            service: self.clone(),
+            ends_on_drop: true,
+        })
     }
 
     /// Counts a request as being answered, until the result is dropped.
@@ -416,22 +415,49 @@ fn session_not_found() -> HttpRefusal {
     HttpRefusal::new(StatusCode::NOT_FOUND, SESSION_NOT_FOUND, what)
 }
 
-/// Modern clients have no sessions, and so no streams to open or sessions to end.
-fn refuse_modern(headers: &HeaderMap) -> Result<(), HttpRefusal> {
-    match NamedVersion::of(headers) {
-        NamedVersion::Modern => Err(HttpRefusal::method_not_allowed("POST")),
-        NamedVersion::None | NamedVersion::Legacy(_) | NamedVersion::Unknown(_) => Ok(()),
+/// A request of an admitted client, beside its path and its body.
+pub(super) struct AdmittedRequest<'a> {
+    pub(super) caller: HttpCaller,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) head_timer: &'a HeadTimer,
+}
+
+impl AdmittedRequest<'_> {
+    /// Who makes the request, if it belongs to no session.
+    pub(super) fn principal(&self) -> Principal {
+        Principal::of_connection(self.caller, self.head_timer.connection)
+    }
+
+    pub(super) fn version(&self) -> NamedVersion<'_> {
+        NamedVersion::of(self.headers)
+    }
+
+    /// Modern clients have no sessions, and so no streams to open or sessions to end.
+    fn refuse_modern(&self) -> Result<(), HttpRefusal> {
+        match self.version() {
+            NamedVersion::Modern => Err(HttpRefusal::method_not_allowed("POST")),
+            NamedVersion::None | NamedVersion::Legacy(_) | NamedVersion::Unknown(_) => Ok(()),
+        }
     }
 }
 
-/// A client that is connected over HTTP+SSE. Its session ends when this is dropped.
-struct SseConnection {
+/// A new session. It ends when this is dropped, unless it is kept.
+pub(super) struct OpenedSession {
+    pub(super) session: SessionUse,
     service: Arc<HttpService>,
-    session: SessionUse,
+    ends_on_drop: bool,
 }
 
-impl Drop for SseConnection {
+impl OpenedSession {
+    pub(super) fn keep(mut self) {
+        self.ends_on_drop = false;
+    }
+}
+
+impl Drop for OpenedSession {
     fn drop(&mut self) {
-        self.service.sessions.end(&self.session.id);
+        if self.ends_on_drop {
+            self.service.sessions.end(&self.session.id);
+        }
     }
 }

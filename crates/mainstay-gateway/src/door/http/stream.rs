@@ -419,14 +419,15 @@ pub(super) struct EventReader {
 }
 
 impl EventReader {
-    pub(super) fn new(
+    /// Reads a stream from now on: after the event of this number, or after all that was read.
+    pub(super) fn open(
         stream: Arc<ClientStream>,
-        position: ReadPosition,
+        after: Option<u64>,
         while_connected: Box<dyn Send>,
     ) -> Self {
         Self {
+            position: stream.open(after),
             stream,
-            position,
             pieces: VecDeque::new(),
             comment_timer: Box::pin(sleep(COMMENT_INTERVAL)),
             _while_connected: while_connected,

@@ -55,11 +55,11 @@ fn session() -> SessionUse {
     ))
 }
 
-fn legacy(session: &SessionUse, knows_resume_points: bool) -> RequestOwner {
-    RequestOwner::Legacy {
-        session: session.clone(),
-        knows_resume_points,
-    }
+/// Lets a client introduce itself with these parameters of `initialize`.
+fn introduce(client: &Client, said: &str) {
+    let said = Params::new(RawJson::from_text(said).ok());
+    let said = ClientIntroduction::of_initialize(&said).unwrap();
+    client.introduce(&said, account().hold(said.bytes()).unwrap());
 }
 
 fn answered(text: &'static str) -> Option<HttpAnswer> {
@@ -97,13 +97,17 @@ async fn piece(response: &mut Response<ResponseBody>) -> String {
 #[tokio::test(start_paused = true)]
 async fn a_long_silence_is_broken_by_a_stream_that_can_be_resumed() {
     let session = session();
-    for (primes, first) in [(true, "id: 1-0\nretry: 1000\ndata: \n\n"), (false, ":\n\n")] {
+    for (version, first) in [
+        ("2025-11-25", "id: 1-0\nretry: 1000\ndata: \n\n"),
+        ("2025-06-18", ":\n\n"),
+    ] {
+        introduce(&session.client, &format!(r#"{{"protocolVersion":"{version}"}}"#));
         let stream = session.new_stream().for_client(BOTH);
         let started = Instant::now();
         let mut response = respond(
             Box::pin(pending()),
             stream,
-            legacy(&session, primes),
+            Some(session.clone()),
             BOTH,
             &head_timer(),
         )
@@ -136,7 +140,7 @@ async fn a_client_that_accepts_no_events_gets_one_body() {
         answered("{}")
     });
     let stream = session.new_stream().for_client(accepts);
-    let response = respond(work, stream, legacy(&session, true), accepts, &head_timer()).await;
+    let response = respond(work, stream, Some(session), accepts, &head_timer()).await;
     assert_eq!(kind(&response), "application/json");
 }
 
@@ -146,7 +150,7 @@ async fn events_before_an_answer_that_is_there_already_come_before_it() {
     let stream = session.new_stream().for_client(BOTH);
     stream.send(Bytes::from_static(b"{\"before\":1}"));
     let work = Box::pin(ready(answered("{\"answer\":1}")));
-    let mut response = respond(work, stream, legacy(&session, true), BOTH, &head_timer()).await;
+    let mut response = respond(work, stream, Some(session), BOTH, &head_timer()).await;
     assert_eq!(piece(&mut response).await, "id: 1-1\ndata: {\"before\":1}\n\n");
     assert_eq!(
         piece(&mut response).await,
@@ -158,7 +162,7 @@ async fn events_before_an_answer_that_is_there_already_come_before_it() {
 #[tokio::test]
 async fn a_legacy_request_goes_on_without_its_client_and_a_modern_one_does_not() {
     let session = session();
-    for (owner, goes_on) in [(legacy(&session, true), true), (RequestOwner::Modern, false)] {
+    for (owner, goes_on) in [(Some(session.clone()), true), (None, false)] {
         let (told, ended) = oneshot::channel();
         let (go, gone) = oneshot::channel::<()>();
         let work = Box::pin(async move {
@@ -191,7 +195,7 @@ async fn a_stream_that_its_modern_client_leaves_ends_the_request() {
         drop(told);
         None
     });
-    let response = respond(work, stream, RequestOwner::Modern, BOTH, &head_timer()).await;
+    let response = respond(work, stream, None, BOTH, &head_timer()).await;
     assert_eq!(kind(&response), "text/event-stream");
     drop(response);
     let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
@@ -204,8 +208,7 @@ async fn a_large_message_is_framed_without_a_copy() {
     let stream = Arc::new(ClientStream::once(account()));
     stream.send(large.clone());
     stream.close();
-    let place = stream.open(None);
-    let mut response = events(EventReader::new(stream, place, Box::new(())));
+    let mut response = events(EventReader::open(stream, None, Box::new(())));
     assert_eq!(piece(&mut response).await, "data: ");
     let frame = response.body_mut().frame().await.unwrap().unwrap();
     assert_eq!(frame.into_data().unwrap().as_ptr(), large.as_ptr());
@@ -239,10 +242,7 @@ fn asking(
     let (tell, told) = oneshot::channel();
     let (client, line): (_, Arc<dyn Outbox>) = (session.client.clone(), stream.clone());
     let said = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}}}"#;
-    let said = RawJson::from_text(said).unwrap();
-    let account = account();
-    let said = ClientIntroduction::of_initialize(&Params::new(Some(said))).unwrap();
-    client.introduce(&said, account.hold(said.bytes()).unwrap());
+    introduce(&client, said);
     let work = Box::pin(async move {
         let _reachable = client.reachable(&line);
         going.await.unwrap();
@@ -271,7 +271,7 @@ async fn what_is_asked_of_a_client_that_left_before_the_head_is_declined_at_once
     let stream = session.new_stream().for_client(BOTH);
     let (work, go, told) = asking(&session, &stream);
     let head_timer = head_timer();
-    let mut waiting = Box::pin(respond(work, stream, legacy(&session, true), BOTH, &head_timer));
+    let mut waiting = Box::pin(respond(work, stream, Some(session.clone()), BOTH, &head_timer));
     assert!(
         tokio::time::timeout(Duration::from_secs(1), &mut waiting)
             .await
@@ -292,7 +292,7 @@ async fn what_is_asked_of_a_client_that_left_before_the_head_is_asked_on_its_sta
     let stream = session.new_stream().for_client(BOTH);
     let (work, go, told) = asking(&session, &stream);
     let head_timer = head_timer();
-    let mut waiting = Box::pin(respond(work, stream, legacy(&session, true), BOTH, &head_timer));
+    let mut waiting = Box::pin(respond(work, stream, Some(session.clone()), BOTH, &head_timer));
     assert!(
         tokio::time::timeout(Duration::from_secs(1), &mut waiting)
             .await
@@ -322,7 +322,7 @@ async fn a_question_waits_a_minute_for_a_client_whose_stream_broke() {
         let (work, go, told) = asking(&session, &stream);
         go.send(()).unwrap();
         let head_timer = head_timer();
-        let response = respond(work, stream.clone(), legacy(&session, true), BOTH, &head_timer).await;
+        let response = respond(work, stream.clone(), Some(session.clone()), BOTH, &head_timer).await;
         assert_eq!(kind(&response), "text/event-stream");
         drop(response);
         let left = Instant::now();
