@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use mainstay::catalog::Kind;
-use mainstay::gateway::message::{RawJson, RpcError};
+use mainstay::gateway::message::RpcError;
 use mainstay::gateway::{Introduction, catalog_of, introduced_as};
 use mainstay::handler::{Answer, ServerNotification, ServerRequest};
 use mainstay::{Catalog, CatalogReader, ClientHandler, Fleet, Server, Status};
@@ -17,7 +17,7 @@ use super::{Isolated, IsolationError, lock};
 use crate::client::Client;
 use crate::gateway::everything;
 use crate::principal::Principal;
-use crate::router::fingerprints_of;
+use crate::router::{RESOURCE_UPDATED, Subscribers, TASK_FOLLOWED, fingerprints_of};
 use crate::scope::Scope;
 
 /// How long the servers of a closed session may take to stop: longer than the stop ladder.
@@ -215,19 +215,8 @@ impl OwnServers {
             .for_each(|own| own.fleet.roots_changed());
     }
 
-    /// The server lists something else than the session was shown.
-    fn lists_changed(self: &Arc<Self>, server: &str, kinds: &[Kind]) {
-        self.isolated.subscribers.own_lists_changed(self, server, kinds);
-    }
-
-    fn resource_updated(self: &Arc<Self>, server: &str, params: Option<&RawJson>) {
-        self.isolated
-            .subscribers
-            .own_resource_updated(self, server, params);
-    }
-
-    fn task_changed(self: &Arc<Self>, server: &str, params: Option<&RawJson>) {
-        self.isolated.subscribers.own_task_changed(self, server, params);
+    fn subscribers(&self) -> &Subscribers {
+        &self.isolated.subscribers
     }
 
     /// Closes all of them in the background. Their places are free when they are gone.
@@ -318,13 +307,17 @@ impl ClientHandler for SessionHandler {
     fn notification(&self, notification: ServerNotification) {
         let (server, params) = (&notification.server, notification.params.as_ref());
         match (notification.method.as_str(), self.own.upgrade()) {
-            ("notifications/resources/updated", Some(own)) => return own.resource_updated(server, params),
-            ("notifications/tasks", Some(own)) => return own.task_changed(server, params),
-            ("notifications/resources/updated" | "notifications/tasks", None) => return,
-            (_other, Some(_) | None) => {}
-        }
-        if let Some(session) = self.session.upgrade() {
-            session.notify(notification);
+            (RESOURCE_UPDATED, Some(own)) => own.subscribers().resource_updated(server, Some(&own), params),
+            (TASK_FOLLOWED, Some(own)) => {
+                own.subscribers()
+                    .followed_task_changed(server, Some(&own), params);
+            }
+            (RESOURCE_UPDATED | TASK_FOLLOWED, None) => {}
+            (_other, Some(_) | None) => {
+                if let Some(session) = self.session.upgrade() {
+                    session.notify(notification);
+                }
+            }
         }
     }
 }
@@ -353,7 +346,7 @@ impl ListWatch {
             let changed = Kind::ALL.into_iter().zip(before.iter().zip(now));
             let changed = changed.filter_map(|(kind, (before, now))| (*before != now).then_some(kind));
             let changed: Vec<Kind> = changed.collect();
-            own.lists_changed(&self.name, &changed);
+            own.subscribers().own_lists_changed(&own, &self.name, &changed);
             drop(own);
             match catalogs.changed().await {
                 Some(next) => catalog = next,

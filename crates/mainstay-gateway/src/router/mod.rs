@@ -30,7 +30,9 @@ pub(crate) use lists::StartWaits;
 pub(crate) use log_level::Level;
 #[cfg(any(test, fuzzing))]
 pub(crate) use state::fuzz as fuzz_state;
-pub(crate) use subscribers::{Subscriber, Subscribers, TASK_STATUS, fingerprints_of, task_id};
+pub(crate) use subscribers::{
+    RESOURCE_UPDATED, Subscriber, Subscribers, TASK_FOLLOWED, TASK_STATUS, fingerprints_of, task_id,
+};
 
 use crate::budget::{Budget, BudgetLimits};
 use crate::client::{Client, Outbox, RunningRequest};
