@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 use super::RoutedRequest;
 use super::forward::{ForwardedCall, Question};
 use super::resolve::Upstream;
-use super::state::{CallKey, CheckedState, OwnStateKey, StateSigner, UncheckedState};
+use super::state::{CallKey, StateSigner};
 use crate::budget::{Account, Budget, BudgetLimits, HeldBytes, Spent};
 use crate::protocol::SERVER_UNAVAILABLE;
 
@@ -71,7 +71,7 @@ pub(super) enum NoParkedCall {
 impl ParkedCalls {
     pub(super) fn new() -> Self {
         Self {
-            signer: StateSigner::new(OwnStateKey::draw()),
+            signer: StateSigner::new(),
             calls: Arc::default(),
             places: Arc::new(Budget::new(PLACES)),
         }
@@ -94,8 +94,8 @@ impl ParkedCalls {
             .hold(1)
             .map_err(no_place)?;
         let held = account.hold(PARKING_COST + question.bytes())?;
-        let purpose = self.signer.purpose_of(request.client, request.method, params);
-        let (key, state) = self.signer.draw(purpose.await, RETRY_TIMEOUT)?;
+        let named = self.signer.name_call(request.client, request.method, params);
+        let (key, state) = named.await?;
         let since = Instant::now();
         let parked = ParkedCall {
             server: call.upstream.server.clone(),
@@ -117,14 +117,11 @@ impl ParkedCalls {
         state: &str,
         request: &RoutedRequest<'_>,
     ) -> Result<(ForwardedCall, Question), NoParkedCall> {
-        let state = UncheckedState::read(state).ok_or(NoParkedCall::NotOurs)?;
         let params = request.params.as_raw().cloned();
-        let purpose = self.signer.purpose_of(request.client, request.method, params);
-        let key = match self.signer.check(&state, purpose.await) {
-            CheckedState::Key(key) => key,
-            CheckedState::Expired => return Err(NoParkedCall::Gone),
-            CheckedState::NotOurs => return Err(NoParkedCall::NotOurs),
-        };
+        let found = self
+            .signer
+            .find_call(state, request.client, request.method, params);
+        let key = found.await.ok_or(NoParkedCall::NotOurs)?;
         let parked = self.calls().remove(&key).ok_or(NoParkedCall::Gone)?;
         let call = parked.background.stop().await.ok_or(NoParkedCall::Gone)?;
         Ok((call, parked.question))
