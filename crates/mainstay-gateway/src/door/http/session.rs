@@ -45,52 +45,15 @@ const KEPT_STREAMS_LIMIT: usize = 32;
 /// How long a stream is kept after its end.
 const KEPT_STREAM_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// Finds the session that an id names, for every request that names one.
-trait SessionLookup: Send + Sync {
-    /// The session of this id and transport, if this caller may use it. It is in use from then on: it is not evicted in between.
-    fn find(&self, id: &str, transport: SessionTransport, caller: HttpCaller) -> Option<SessionUse>;
-
-    /// The session of this id, whichever client opened it. Looking does not count as use.
-    fn peek(&self, id: &str) -> Option<Arc<HttpSession>>;
-}
-
 /// All sessions.
 pub(super) struct Sessions {
-    /// Where requests find their sessions.
-    found_in: Arc<dyn SessionLookup>,
     router: Arc<Router>,
     random: SystemRandom,
     limit: usize,
     limit_per_caller: usize,
     idle_timeout: Duration,
-    table: Arc<LocalSessions>,
+    table: Mutex<SessionTable>,
     evictions: LogLimiter,
-}
-
-/// The sessions that this gateway opened.
-#[derive(Default)]
-struct LocalSessions(Mutex<SessionTable>);
-
-impl SessionLookup for LocalSessions {
-    fn find(&self, id: &str, transport: SessionTransport, caller: HttpCaller) -> Option<SessionUse> {
-        let table = self.table();
-        let session = table.sessions.get(id)?;
-        let may_use = session.transport == transport && session.caller.may_use(caller);
-        may_use.then(|| {
-            session.was_used.store(true, Ordering::Relaxed);
-            SessionUse::new(session.clone())
-        })
-    }
-
-    fn peek(&self, id: &str) -> Option<Arc<HttpSession>> {
-        self.table().sessions.get(id).cloned()
-    }
-}
-
-impl LocalSessions {
-    fn table(&self) -> MutexGuard<'_, SessionTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[derive(Default)]
@@ -115,15 +78,13 @@ struct IdleSessions(VecDeque<(Instant, String)>);
 
 impl Sessions {
     pub(super) fn new(router: Arc<Router>, limits: &HttpLimits) -> Self {
-        let table = Arc::<LocalSessions>::default();
         Self {
-            found_in: table.clone(),
             router,
             random: SystemRandom::new(),
             limit: limits.sessions,
             limit_per_caller: limits.sessions_per_caller,
             idle_timeout: limits.session_idle,
-            table,
+            table: Mutex::default(),
             evictions: LogLimiter::default(),
         }
     }
@@ -182,22 +143,29 @@ impl Sessions {
 
     /// The version that the session of this id negotiated.
     pub(super) fn version(&self, id: &str) -> Option<&'static str> {
-        self.found_in.peek(id)?.client.version()
+        self.table().sessions.get(id)?.client.version()
     }
 
-    /// The session of this id and transport, if this caller opened it.
+    /// The session of this id and transport, if this caller may use it. It is in use from then on: it is not evicted in between.
     pub(super) fn find(
         &self,
         id: &str,
         transport: SessionTransport,
         caller: HttpCaller,
     ) -> Option<SessionUse> {
-        self.found_in.find(id, transport, caller)
+        let table = self.table();
+        let session = table.sessions.get(id)?;
+        let may_use = session.transport == transport && session.caller.may_use(caller);
+        may_use.then(|| {
+            session.was_used.store(true, Ordering::Relaxed);
+            SessionUse::new(session.clone())
+        })
     }
 
-    /// The budget of the session of this id, if this caller opened it.
+    /// The budget of the session of this id, if this caller may use it. Looking does not count as use.
     pub(super) fn account(&self, id: &str, caller: HttpCaller) -> Option<Account> {
-        let session = self.found_in.peek(id)?;
+        let table = self.table();
+        let session = table.sessions.get(id)?;
         session.caller.may_use(caller).then(|| session.account.clone())
     }
 
@@ -272,7 +240,7 @@ impl Sessions {
     }
 
     fn table(&self) -> MutexGuard<'_, SessionTable> {
-        self.table.table()
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
