@@ -2,7 +2,7 @@
 //! notification that one is answered comes outside of calls, and only the client that was asked gets it.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use mainstay::Generation;
 use mainstay::gateway::message::{self, Object, RawJson, RpcError};
@@ -12,6 +12,8 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::Outbox;
+
+use crate::lock::lock;
 
 /// Questions that one client may have at the same time: more is a server that does not stop asking.
 const QUESTION_LIMIT: usize = 64;
@@ -54,7 +56,7 @@ impl PendingQuestions {
         origin: QuestionOrigin,
         outbox: Arc<dyn Outbox>,
     ) -> Result<PendingQuestion<'_>, RpcError> {
-        let mut table = self.table();
+        let mut table = lock(&self.0);
         if table.waiting.len() >= QUESTION_LIMIT {
             let what = format!("the client has {QUESTION_LIMIT} unanswered requests already");
             return Err(RpcError::new(RpcError::INTERNAL_ERROR, what));
@@ -77,13 +79,13 @@ impl PendingQuestions {
 
     pub(super) fn answered(&self, id: &RawJson, answer: Result<RawJson, RpcError>) -> bool {
         let Ok(id) = id.parse::<u64>() else { return false };
-        let waiting = self.table().waiting.remove(&id);
+        let waiting = lock(&self.0).waiting.remove(&id);
         waiting.is_some_and(|waiting| waiting.answer.send(answer).is_ok())
     }
 
     /// The server that waits for progress under this token, if it is the only one: two servers may choose the same.
     pub(super) fn origin_of(&self, token: &RawJson) -> Option<QuestionOrigin> {
-        let table = self.table();
+        let table = lock(&self.0);
         let origins = table.waiting.values().map(|waiting| &waiting.origin);
         let mut origins = origins.filter(|origin| origin.has(token));
         match (origins.next(), origins.next()) {
@@ -94,11 +96,7 @@ impl PendingQuestions {
 
     /// How many are not answered.
     pub(super) fn len(&self) -> usize {
-        self.table().waiting.len()
-    }
-
-    fn table(&self) -> MutexGuard<'_, QuestionTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).waiting.len()
     }
 }
 
@@ -140,7 +138,7 @@ impl PendingQuestion<'_> {
 
 impl Drop for PendingQuestion<'_> {
     fn drop(&mut self) {
-        if self.questions.table().waiting.remove(&self.id).is_none() {
+        if lock(&self.questions.0).waiting.remove(&self.id).is_none() {
             return;
         }
         let params = json!({ "requestId": self.id, "reason": "the answer is not wanted any more" });
@@ -184,7 +182,7 @@ impl UrlElicitations {
     }
 
     fn note(&self, server: &Arc<str>, id: String) {
-        let mut asked = self.asked();
+        let mut asked = lock(&self.0);
         if asked.len() == URL_ELICITATION_LIMIT {
             asked.pop_front();
         }
@@ -194,13 +192,9 @@ impl UrlElicitations {
     /// Whether this client was asked the question of this notification.
     pub(crate) fn has(&self, server: &str, params: Option<&RawJson>) -> bool {
         named(params).is_some_and(|id| {
-            let asked = self.asked();
+            let asked = lock(&self.0);
             asked.iter().any(|(by, asked)| **by == *server && *asked == id)
         })
-    }
-
-    fn asked(&self) -> MutexGuard<'_, VecDeque<(Arc<str>, String)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

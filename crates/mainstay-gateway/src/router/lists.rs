@@ -5,7 +5,7 @@
 //! Each wait ends as soon as an attempt to start the server has failed.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use mainstay::catalog::{CatalogHash, Item, Kind, Offer, ServerCatalog};
@@ -22,6 +22,7 @@ use super::resolve::removed;
 use super::{RoutedRequest, Router};
 use crate::client::Client;
 use crate::failure;
+use crate::lock::lock;
 use crate::protocol::text;
 use crate::scope::Scope;
 
@@ -110,7 +111,7 @@ impl Lists {
     /// Cancel safety: dropping it changes nothing.
     async fn get(&self, key: ListKey, version: ListVersion, source: ListSource) -> Arc<Pages> {
         let current = |lists: &Self| {
-            let written = lists.written().get(&key).cloned();
+            let written = lock(&lists.written).get(&key).cloned();
             let current = written.filter(|written| written.version == version);
             current.map(|written| written.pages)
         };
@@ -132,12 +133,8 @@ impl Lists {
             version,
             pages: pages.clone(),
         };
-        self.written().insert(key, written);
+        lock(&self.written).insert(key, written);
         pages
-    }
-
-    fn written(&self) -> MutexGuard<'_, HashMap<ListKey, WrittenList>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mainstay::gateway::message::{RawJson, RpcError};
@@ -21,6 +21,7 @@ use super::forward::{ForwardedCall, Question};
 use super::resolve::Upstream;
 use super::state::{CallKey, StateSigner};
 use crate::budget::{Account, Budget, BudgetLimits, HeldBytes, Spent};
+use crate::lock::lock;
 use crate::protocol::SERVER_UNAVAILABLE;
 
 /// How long a parked call waits for its client's retry: as long as a person may take.
@@ -105,7 +106,7 @@ impl ParkedCalls {
             expiry: ParkedCallTimer::at(since + RETRY_TIMEOUT, key, &self.calls),
             _held: [place, held],
         };
-        self.calls().insert(key, parked);
+        lock(&self.calls).insert(key, parked);
         Ok(state)
     }
 
@@ -122,7 +123,7 @@ impl ParkedCalls {
             .signer
             .find_call(state, request.client, request.method, params);
         let key = found.await.ok_or(NoParkedCall::NotOurs)?;
-        let parked = self.calls().remove(&key).ok_or(NoParkedCall::Gone)?;
+        let parked = lock(&self.calls).remove(&key).ok_or(NoParkedCall::Gone)?;
         let call = parked.background.stop().await.ok_or(NoParkedCall::Gone)?;
         Ok((call, parked.question))
     }
@@ -134,7 +135,7 @@ impl ParkedCalls {
             return;
         }
         let server = &upstream.server;
-        let mut calls = self.calls();
+        let mut calls = lock(&self.calls);
         let mut parked_here = calls
             .iter_mut()
             .filter(|(_, parked)| parked.server.name() == server.name())
@@ -148,10 +149,6 @@ impl ParkedCalls {
                 parked.expiry = ParkedCallTimer::at(at, *key, &self.calls);
             }
         }
-    }
-
-    fn calls(&self) -> MutexGuard<'_, HashMap<CallKey, ParkedCall>> {
-        lock(&self.calls)
     }
 }
 
@@ -168,10 +165,6 @@ fn no_place(spent: Spent) -> RpcError {
         Spent::All { all } => format!("{all} calls wait for their clients already: call again later"),
     };
     RpcError::new(SERVER_UNAVAILABLE, what)
-}
-
-fn lock(calls: &CallTable) -> MutexGuard<'_, HashMap<CallKey, ParkedCall>> {
-    calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Ends a parked call whose client does not come back. Dropped with the call, it leaves no timer behind.

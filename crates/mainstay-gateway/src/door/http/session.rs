@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -20,6 +20,7 @@ use super::response::HttpRefusal;
 use super::stream::{ClientStream, STANDING};
 use crate::budget::Account;
 use crate::client::Client;
+use crate::lock::lock;
 use crate::principal::Principal;
 use crate::protocol::SERVER_UNAVAILABLE;
 use crate::router::Router;
@@ -97,7 +98,7 @@ impl Sessions {
         caller: HttpCaller,
     ) -> Result<SessionUse, HttpRefusal> {
         let id = self.new_id()?;
-        let mut table = self.table();
+        let mut table = lock(&self.table);
         let mut evicted = None;
         if table.count_of(caller) >= self.limit_per_caller {
             evicted = table.take_longest_idle_of(caller);
@@ -143,7 +144,7 @@ impl Sessions {
 
     /// The version that the session of this id negotiated.
     pub(super) fn version(&self, id: &str) -> Option<&'static str> {
-        self.table().sessions.get(id)?.client.version()
+        lock(&self.table).sessions.get(id)?.client.version()
     }
 
     /// The session of this id and transport, if this caller may use it. It is in use from then on: it is not evicted in between.
@@ -153,7 +154,7 @@ impl Sessions {
         transport: SessionTransport,
         caller: HttpCaller,
     ) -> Option<SessionUse> {
-        let table = self.table();
+        let table = lock(&self.table);
         let session = table.sessions.get(id)?;
         let may_use = session.transport == transport && session.caller.may_use(caller);
         may_use.then(|| {
@@ -164,7 +165,7 @@ impl Sessions {
 
     /// The budget of the session of this id, if this caller may use it. Looking does not count as use.
     pub(super) fn account(&self, id: &str, caller: HttpCaller) -> Option<Account> {
-        let table = self.table();
+        let table = lock(&self.table);
         let session = table.sessions.get(id)?;
         session.caller.may_use(caller).then(|| session.account.clone())
     }
@@ -172,7 +173,7 @@ impl Sessions {
     /// Drops finished streams that no client reads, of these principals, until so many bytes are free. The oldest are dropped
     /// first.
     pub(super) fn drop_unread(&self, of: &dyn Fn(Principal) -> bool, bytes: usize) {
-        let sessions: Vec<_> = self.table().sessions.values().cloned().collect();
+        let sessions: Vec<_> = lock(&self.table).sessions.values().cloned().collect();
         let sessions = sessions.iter().filter(|session| of(session.client.principal));
         let mut unread: Vec<_> = sessions
             .flat_map(|session| {
@@ -193,7 +194,7 @@ impl Sessions {
 
     /// Ends a session and all its requests.
     pub(super) fn end(&self, id: &str) {
-        let ended = self.table().remove(id);
+        let ended = lock(&self.table).remove(id);
         if let Some(session) = ended {
             self.close(&session);
         }
@@ -202,7 +203,7 @@ impl Sessions {
     /// Ends the sessions that have been idle for too long, and drops old streams of the others.
     pub(super) fn sweep(&self, now: Instant) {
         let mut ended = Vec::new();
-        let mut table = self.table();
+        let mut table = lock(&self.table);
         for session in table.sessions.values() {
             if session.is_idle_for(now, self.idle_timeout) {
                 ended.push(session.id.clone());
@@ -218,7 +219,7 @@ impl Sessions {
     }
 
     pub(super) fn end_all(&self) {
-        let table = std::mem::take(&mut *self.table());
+        let table = std::mem::take(&mut *lock(&self.table));
         for session in table.sessions.into_values() {
             self.close(&session);
         }
@@ -226,7 +227,7 @@ impl Sessions {
 
     fn close(&self, session: &HttpSession) {
         session.standing.close();
-        session.kept().clear();
+        lock(&session.kept).clear();
         self.router.close_session(&session.client);
     }
 
@@ -237,10 +238,6 @@ impl Sessions {
             HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, RpcError::INTERNAL_ERROR, what)
         })?;
         Ok(URL_SAFE_NO_PAD.encode(id))
-    }
-
-    fn table(&self) -> MutexGuard<'_, SessionTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -399,7 +396,7 @@ impl HttpSession {
 
     /// Keeps a stream for a client that loses its connection.
     pub(super) fn keep_stream(&self, stream: Arc<ClientStream>) {
-        let mut kept = self.kept();
+        let mut kept = lock(&self.kept);
         if kept.len() >= KEPT_STREAMS_LIMIT {
             kept.pop_front();
         }
@@ -411,13 +408,13 @@ impl HttpSession {
         if number == STANDING {
             return Some(self.standing.clone());
         }
-        let kept = self.kept();
+        let kept = lock(&self.kept);
         kept.iter().find(|stream| stream.number() == number).cloned()
     }
 
     /// The finished streams that the client does not read: since when they are finished, their bytes, and their numbers.
     fn unread_streams(&self) -> Vec<(Instant, usize, u64)> {
-        let kept = self.kept();
+        let kept = lock(&self.kept);
         kept.iter()
             .filter_map(|stream| {
                 let (since, bytes) = stream.finished_unread()?;
@@ -427,7 +424,7 @@ impl HttpSession {
     }
 
     fn drop_stream(&self, number: u64) {
-        self.kept().retain(|stream| stream.number() != number);
+        lock(&self.kept).retain(|stream| stream.number() != number);
     }
 
     fn drop_old_streams(&self, now: Instant) {
@@ -435,7 +432,7 @@ impl HttpSession {
             let closed = stream.closed_at();
             closed.is_none_or(|closed| now.duration_since(closed) < KEPT_STREAM_TIMEOUT)
         };
-        self.kept().retain(is_young);
+        lock(&self.kept).retain(is_young);
     }
 
     fn was_used(&self) -> bool {
@@ -444,21 +441,13 @@ impl HttpSession {
 
     /// Since when it has no request and no open stream; `None` while it has.
     fn idle_since(&self) -> Option<Instant> {
-        let usage = self.usage();
+        let usage = lock(&self.usage);
         (usage.uses == 0).then_some(usage.ended_at)
     }
 
     fn is_idle_for(&self, now: Instant, timeout: Duration) -> bool {
         let since = self.idle_since();
         since.is_some_and(|since| now.duration_since(since) >= timeout)
-    }
-
-    fn kept(&self) -> MutexGuard<'_, VecDeque<Arc<ClientStream>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn usage(&self) -> MutexGuard<'_, SessionUsage> {
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -467,7 +456,7 @@ pub(super) struct SessionUse(Arc<HttpSession>);
 
 impl SessionUse {
     pub(super) fn new(session: Arc<HttpSession>) -> Self {
-        session.usage().uses += 1;
+        lock(&session.usage).uses += 1;
         Self(session)
     }
 }
@@ -488,7 +477,7 @@ impl Clone for SessionUse {
 
 impl Drop for SessionUse {
     fn drop(&mut self) {
-        let mut usage = self.0.usage();
+        let mut usage = lock(&self.0.usage);
         usage.uses -= 1;
         usage.ended_at = Instant::now();
     }

@@ -28,7 +28,7 @@ fn open(sessions: &Sessions, caller: HttpCaller) -> Result<SessionUse, StatusCod
 }
 
 fn is_there(sessions: &Sessions, id: &str) -> bool {
-    sessions.table().sessions.contains_key(id)
+    lock(&sessions.table).sessions.contains_key(id)
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,7 +63,7 @@ async fn the_longest_idle_session_is_evicted_and_none_that_is_in_use() {
     );
     drop((used, next, third, last));
     assert!(open(&sessions, other()).is_ok());
-    assert_eq!(sessions.table().sessions.len(), 4);
+    assert_eq!(lock(&sessions.table).sessions.len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,7 +92,7 @@ async fn sessions_are_evicted_in_the_order_in_which_they_became_idle() {
         assert!(gone == 0 || !is_there(&sessions, &opened[gone - 1]));
         assert!(is_there(&sessions, &opened[gone]));
     }
-    assert_eq!(sessions.table().sessions.len(), MOST);
+    assert_eq!(lock(&sessions.table).sessions.len(), MOST);
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,7 +109,7 @@ async fn many_unused_sessions_are_evicted_before_one_that_was_used() {
         tokio::time::advance(Duration::from_secs(1)).await;
         last = open(&sessions, ONE).unwrap().id.clone();
     }
-    let mut table = sessions.table();
+    let mut table = lock(&sessions.table);
     assert_eq!(table.sessions.len(), 2 * UNUSED_LIMIT);
     assert!(used.iter().all(|id| table.sessions.contains_key(id)));
     assert!(table.sessions.contains_key(&last));
