@@ -34,7 +34,7 @@ pub(crate) use subscribers::{
     RESOURCE_UPDATED, Subscriber, Subscribers, TASK_FOLLOWED, TASK_STATUS, fingerprints_of, task_id,
 };
 
-use crate::budget::{Budget, BudgetLimits};
+use crate::budget::Budget;
 use crate::client::{Client, Outbox, RunningRequest};
 use crate::door::HttpCaller;
 use crate::failure::Advice;
@@ -61,7 +61,7 @@ pub(crate) struct Router {
     subscriptions: Subscriptions,
     tasks: ClientTasks,
     /// What the program knows to do about failures.
-    advice: Advice,
+    pub(crate) advice: Advice,
 }
 
 /// One request, as it came through a door.
@@ -77,6 +77,7 @@ pub(crate) struct RoutedRequest<'a> {
 }
 
 impl Router {
+    /// A router with the default budget, which measures and advises nothing.
     pub(crate) fn new(fleet: Fleet, subscribers: Arc<Subscribers>, isolated: Arc<Isolated>) -> Self {
         Self {
             fleet,
@@ -90,24 +91,6 @@ impl Router {
             subscriptions: Subscriptions::default(),
             advice: Advice::default(),
         }
-    }
-
-    /// The router with these limits for what is held for clients.
-    pub(crate) fn with_limits(self, limits: BudgetLimits) -> Self {
-        Self {
-            budget: Arc::new(Budget::new(limits)),
-            ..self
-        }
-    }
-
-    /// The router that observes its requests so.
-    pub(crate) fn observed(self, observer: RequestObserver) -> Self {
-        Self { observer, ..self }
-    }
-
-    /// The router whose failures say this.
-    pub(crate) fn advising(self, advice: Advice) -> Self {
-        Self { advice, ..self }
     }
 
     pub(crate) fn fleet(&self) -> &Fleet {
