@@ -16,7 +16,7 @@ use arc_swap::ArcSwap;
 use mainstay::config::Isolation;
 use mainstay::fleet::ClosedServer;
 use mainstay::gateway::catalog_of;
-use mainstay::gateway::message::{RawJson, RpcError};
+use mainstay::gateway::message::RpcError;
 use mainstay::{Catalog, Era, Fleet, FleetBuilder, ServerConfig};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -25,7 +25,7 @@ use tokio::time::timeout;
 use crate::client::Client;
 use crate::lock::lock;
 use crate::principal::Principal;
-use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS, SERVER_UNAVAILABLE, UNSUPPORTED_VERSION};
+use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS, SERVER_UNAVAILABLE, UNSUPPORTED_VERSION, raw};
 use crate::router::Subscribers;
 pub(crate) use own::OwnServers;
 
@@ -270,10 +270,6 @@ impl From<IsolationError> for RpcError {
                 json!({ "supported": LEGACY_VERSIONS, "requested": MODERN_VERSIONS[0] }),
             ),
         };
-        let refusal = Self::new(code, words);
-        match RawJson::from_value(&data) {
-            Ok(data) => refusal.with_data(data),
-            Err(_) => refusal,
-        }
+        Self::new(code, words).with_data(raw(&data))
     }
 }

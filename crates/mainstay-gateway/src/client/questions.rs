@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::Outbox;
 
 use crate::lock::lock;
+use crate::protocol::raw;
 
 /// Questions that one client may have at the same time: more is a server that does not stop asking.
 const QUESTION_LIMIT: usize = 64;
@@ -141,11 +142,9 @@ impl Drop for PendingQuestion<'_> {
         if lock(&self.questions.0).waiting.remove(&self.id).is_none() {
             return;
         }
-        let params = json!({ "requestId": self.id, "reason": "the answer is not wanted any more" });
-        if let Ok(params) = RawJson::from_value(&params) {
-            self.outbox
-                .send(message::notification("notifications/cancelled", Some(&params)));
-        }
+        let params = raw(&json!({ "requestId": self.id, "reason": "the answer is not wanted any more" }));
+        self.outbox
+            .send(message::notification("notifications/cancelled", Some(&params)));
     }
 }
 

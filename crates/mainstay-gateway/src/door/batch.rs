@@ -84,7 +84,7 @@ fn must_be_alone(request: &ClientRequest) -> bool {
 /// The answer to an element of a batch that is not a message.
 fn not_a_message() -> PendingLine {
     let error = RpcError::new(RpcError::INVALID_REQUEST, "this is not a JSON-RPC message");
-    ready(NoId::in_version(BATCH_VERSION).refusal(error))
+    ready(NoId::in_version(BATCH_VERSION).refusal(None, error))
 }
 
 /// The answer to a request that must not be in a batch.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mainstay::Era;
-use mainstay::gateway::message::{self, Message, RpcError};
+use mainstay::gateway::message::{Message, RawJson, RpcError};
 use mainstay::transport::Limits;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{self, Permit};
@@ -196,47 +196,39 @@ impl StdioSession {
                         answering.spawn(self.send(answers, whole));
                     }
                 }
-                Err(error) => self.refuse(place, error),
+                Err(error) => self.refuse(place, None, error),
             },
             Message::Garbage(what) => {
                 let what = format!("not a message: {what}");
-                self.refuse(place, RpcError::new(RpcError::PARSE_ERROR, what));
+                self.refuse(place, None, RpcError::new(RpcError::PARSE_ERROR, what));
             }
         }
     }
 
-    /// Reports an error in something that has no id.
-    fn refuse(&self, place: Permit<'_, QueuedMessage>, error: RpcError) {
+    /// Refuses a line, under the id of its request where that is known.
+    fn refuse(&self, place: Permit<'_, QueuedMessage>, id: Option<&RawJson>, error: RpcError) {
         log_refused_line(error.message());
         let no_id = self.client.version().map_or(NoId::Absent, NoId::in_version);
-        place.send(OutgoingMessage::from(no_id.refusal(error)).into());
+        place.send(OutgoingMessage::from(no_id.refusal(id, error)).into());
     }
 
-    /// Refuses a line that is too long, under the id of its request where that can be told.
     fn refuse_long(&self, place: Permit<'_, QueuedMessage>, skipped: &SkippedLine) {
         let (length, limit) = (skipped.length, Limits::DEFAULT_MESSAGE);
         let what = format!("the message has {length} bytes, which is too long: the limit is {limit}");
         let error = RpcError::new(RpcError::INVALID_REQUEST, what);
-        let Some(id) = skipped.request_id() else {
-            return self.refuse(place, error);
-        };
-        log_refused_line(error.message());
-        place.send(OutgoingMessage::from(message::response(&id, &Err(error))).into());
+        self.refuse(place, skipped.request_id().as_ref(), error);
     }
 
     /// Refuses a message that does not fit into the client's budget.
     async fn refuse_spent(&self, place: Permit<'_, QueuedMessage>, line: &Bytes, spent: Spent) {
-        match Message::read_any(line).await {
-            Message::Request { id, .. } => {
-                log_refused_line(&spent.to_string());
-                let refused = message::response(&id, &Err(spent.into()));
-                place.send(OutgoingMessage::from(refused).into());
-            }
+        let id = match Message::read_any(line).await {
+            Message::Request { id, .. } => Some(id),
             Message::Notification { .. }
             | Message::Response { .. }
             | Message::Batch(_)
-            | Message::Garbage(_) => self.refuse(place, spent.into()),
-        }
+            | Message::Garbage(_) => None,
+        };
+        self.refuse(place, id.as_ref(), spent.into());
     }
 
     /// The answer to a request of a batch.

@@ -14,7 +14,7 @@ use super::tasks::FOLLOWED_LIMIT;
 use super::{RoutedRequest, Router};
 use crate::client::Outbox;
 use crate::lock::lock;
-use crate::protocol::{invalid_params, text};
+use crate::protocol::{invalid_params, raw, text};
 
 /// Messages that wait for the acknowledgement of a listen; more are dropped. Each is a change that happened in the moment between.
 const UNACKNOWLEDGED_LIMIT: usize = 1024;
@@ -135,8 +135,7 @@ impl Acknowledgement {
         if self.follows {
             notifications["taskIds"] = json!(self.tasks);
         }
-        let params = RawJson::from_value(&json!({ "notifications": notifications }));
-        labelled(Some(&params.unwrap_or(RawJson::EMPTY_OBJECT)), id)
+        labelled(Some(&raw(&json!({ "notifications": notifications }))), id)
     }
 }
 

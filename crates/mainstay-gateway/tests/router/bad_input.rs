@@ -215,6 +215,17 @@ async fn a_batch_on_stdin_is_answered_in_the_one_version_that_has_them() {
         assert_eq!(ids, [&json!("one"), &serde_json::Value::Null, &json!("two")]);
         assert_eq!(side.count("tools/call"), 2, "one was cancelled");
     }
+    let alone = json!([
+        { "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello("2025-03-26") },
+        { "jsonrpc": "2.0", "id": 2, "method": "subscriptions/listen", "params": {} },
+        { "jsonrpc": "2.0", "id": 3, "method": "tools/list", "params": { "_meta": modern(&json!({})) } },
+    ]);
+    client.write(&alone.to_string()).await;
+    let refused = client.message().await;
+    for (n, answer) in refused.as_array().expect("an array").iter().enumerate() {
+        let refused = (&answer["id"], &answer["error"]["code"]);
+        assert_eq!(refused, (&json!(n + 1), &json!(-32600)), "{answer}");
+    }
     client.write("[]").await;
     assert_eq!(client.message().await["error"]["code"], -32600);
     client.write(&json!([cancel]).to_string()).await;

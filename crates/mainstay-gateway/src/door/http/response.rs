@@ -16,7 +16,7 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use mainstay::gateway::PlainText;
-use mainstay::gateway::message::{self, RawJson, RpcError};
+use mainstay::gateway::message::{RawJson, RpcError};
 use tokio::time::Instant;
 
 use super::limits::ActiveRequest;
@@ -247,11 +247,7 @@ impl HttpRefusal {
 
     /// The refusal as a response. If the id of the request is unknown, `no_id` says how the client's version writes that.
     pub(super) fn response(self, no_id: NoId) -> Response<ResponseBody> {
-        let error = self.0.error.clone();
-        let line = match &self.0.id {
-            Some(id) => message::response(id, &Err(error)),
-            None => no_id.refusal(error),
-        };
+        let line = no_id.refusal(self.0.id.as_ref(), self.0.error.clone());
         self.with_body("application/json", line)
     }
 
