@@ -110,7 +110,9 @@ impl QuestionOrigin {
             .filter(|params| params.may_hold("progressToken"))
             .and_then(Object::parse)
             .and_then(|params| Object::parse(params.get("_meta")?))
-            .and_then(|meta| RawJson::from_text(meta.get("progressToken")?.as_str()).ok());
+            .and_then(|meta| meta.get("progressToken").cloned())
+            .filter(|token| token.as_bytes().len() <= REMEMBERED_LENGTH_LIMIT)
+            .and_then(|token| RawJson::from_text(token.as_str()).ok());
         Self {
             server: request.server.clone(),
             generation: request.generation,
@@ -157,6 +159,9 @@ const URL_ELICITATION_REQUIRED: i64 = -32042;
 /// Questions that are remembered of one client; a person answers few at a time.
 const URL_ELICITATION_LIMIT: usize = 64;
 
+/// The longest id of such a question, and the longest progress token, that are remembered, in bytes. Servers send some tens.
+const REMEMBERED_LENGTH_LIMIT: usize = 1024;
+
 /// The server and the id of each question.
 #[derive(Default)]
 pub(crate) struct UrlElicitations(Mutex<VecDeque<(Arc<str>, String)>>);
@@ -181,6 +186,9 @@ impl UrlElicitations {
     }
 
     fn note(&self, server: &Arc<str>, id: String) {
+        if id.len() > REMEMBERED_LENGTH_LIMIT {
+            return;
+        }
         let mut asked = lock(&self.0);
         if asked.len() == URL_ELICITATION_LIMIT {
             asked.pop_front();
@@ -211,4 +219,34 @@ struct RequiredElicitations {
 #[serde(rename_all = "camelCase")]
 struct RequiredElicitation {
     elicitation_id: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_and_tokens_of_a_server_are_remembered_up_to_a_length() {
+        let elicited = UrlElicitations::default();
+        for (length, is_remembered) in [
+            (REMEMBERED_LENGTH_LIMIT - 2, true),
+            (REMEMBERED_LENGTH_LIMIT + 1, false),
+        ] {
+            let text = "i".repeat(length);
+            let params = raw(&json!({ "elicitationId": text, "_meta": { "progressToken": text } }));
+            elicited.note_request(&"a".into(), "elicitation/create", Some(&params));
+            assert_eq!(elicited.has("a", Some(&params)), is_remembered, "{length}");
+            let request = ServerRequest {
+                server: "a".into(),
+                generation: Generation(1),
+                method: "elicitation/create".to_owned(),
+                params: Some(params),
+            };
+            assert_eq!(
+                QuestionOrigin::of(&request).token.is_some(),
+                is_remembered,
+                "{length}"
+            );
+        }
+    }
 }
