@@ -49,6 +49,9 @@ use parked::ParkedCalls;
 use subscriptions::Subscriptions;
 use tasks::ClientTasks;
 
+/// The longest method, in bytes. A request that runs keeps copies of it, which no budget counts.
+const METHOD_LIMIT: usize = 1024;
+
 pub(crate) struct Router {
     fleet: Fleet,
     pub(crate) subscribers: Arc<Subscribers>,
@@ -179,6 +182,11 @@ impl Router {
 
     async fn dispatch(&self, request: RoutedRequest<'_>) -> Result<RawJson, RpcError> {
         request.params.check_members()?;
+        if request.method.len() > METHOD_LIMIT {
+            let length = request.method.len();
+            let what = format!("the method has {length} bytes, and {METHOD_LIMIT} are the most");
+            return Err(RpcError::new(RpcError::INVALID_REQUEST, what));
+        }
         if let Scope::Server(name) = &request.client.scope
             && self.fleet.server(name).is_none()
         {
