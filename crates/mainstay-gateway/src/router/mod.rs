@@ -116,8 +116,9 @@ impl Router {
         self.subscribers.catalog_changed(catalog, &self.isolated).await;
     }
 
-    /// There may be other servers under the same names: subscriptions are made there again.
+    /// There may be other servers under the same names: subscriptions are made there again. Lists of removed servers are forgotten.
     pub(crate) fn servers_changed(&self) {
+        self.lists.forget_removed(&self.fleet);
         self.subscriptions.renew(&self.fleet);
     }
 
