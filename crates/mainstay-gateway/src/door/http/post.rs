@@ -18,7 +18,7 @@ use super::guard::HttpCaller;
 use super::head::{Accepts, NamedVersion, SESSION, check_content_type, check_modern};
 use super::response::{HttpRefusal, ResponseBody, empty};
 use super::service::{AdmittedRequest, HttpService};
-use super::session::{SessionTransport, SessionUse};
+use super::session::SessionUse;
 use super::stream::ClientStream;
 use super::timeouts::HOLD_BACK_TIMEOUT;
 use crate::budget::Account;
@@ -27,6 +27,7 @@ use crate::door::batch::{self, PendingLine};
 use crate::door::request::ClientRequest;
 use crate::protocol::SERVER_UNAVAILABLE;
 use crate::scope::Scope;
+use crate::sessions::DoorKind;
 
 /// How long a client may take to send a body, and how many turns of the connection's timer that is.
 const BODY_TIMEOUT: Duration = HOLD_BACK_TIMEOUT.saturating_mul(BODY_TIMER_TURNS);
@@ -138,7 +139,7 @@ impl HttpService {
         caller: HttpCaller,
         request: ClientRequest,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
-        let opened = self.open_session(scope, SessionTransport::Streamable, caller)?;
+        let opened = self.open_session(scope, DoorKind::Http, caller)?;
         let session = opened.session.clone();
         let run = begin(&session.client, &request)?;
         let (client, account) = (session.client.clone(), &session.account);

@@ -20,7 +20,7 @@ use super::mount::Mounted;
 use super::options::{HttpDoor, HttpLimits};
 use super::response::{AccessEntry, HttpRefusal, ResponseBody, empty, events, log_refusal};
 use super::route::{HealthProbe, HttpRoute};
-use super::session::{SessionTransport, SessionUse, Sessions};
+use super::session::{SessionUse, Sessions};
 use super::stream::{ClientStream, EventReader};
 use super::timeouts::HeadTimer;
 use crate::budget::{Account, Reclaim};
@@ -28,6 +28,7 @@ use crate::principal::Principal;
 use crate::protocol::{NoId, SERVER_UNAVAILABLE};
 use crate::router::Router;
 use crate::scope::Scope;
+use crate::sessions::DoorKind;
 
 /// When a client that is refused because the gateway shuts down may try again.
 const SHUTDOWN_RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -239,13 +240,13 @@ impl HttpService {
         let id = id.to_str().unwrap_or_default();
         let session = self
             .sessions
-            .find(id, SessionTransport::Streamable, request.caller)
+            .find(id, DoorKind::Http, request.caller)
             .filter(|session| session.client.scope == *scope);
         session.ok_or_else(session_not_found)
     }
 
     pub(super) fn sse_session(&self, id: &str, caller: HttpCaller) -> Result<SessionUse, HttpRefusal> {
-        let session = self.sessions.find(id, SessionTransport::Sse, caller);
+        let session = self.sessions.find(id, DoorKind::Sse, caller);
         session.ok_or_else(session_not_found)
     }
 
@@ -299,7 +300,7 @@ impl HttpService {
         caller: HttpCaller,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         self.check_open()?;
-        let opened = self.open_session(scope, SessionTransport::Sse, caller)?;
+        let opened = self.open_session(scope, DoorKind::Sse, caller)?;
         let stream = opened.session.standing.clone();
         let address = format!("/messages?session={}", opened.session.id);
         let reader = EventReader::open(stream, None, Box::new(opened));
@@ -309,11 +310,11 @@ impl HttpService {
     pub(super) fn open_session(
         self: &Arc<Self>,
         scope: Scope,
-        transport: SessionTransport,
+        door: DoorKind,
         caller: HttpCaller,
     ) -> Result<OpenedSession, HttpRefusal> {
         Ok(OpenedSession {
-            session: self.sessions.open(scope, transport, caller)?,
+            session: self.sessions.open(scope, door, caller)?,
             service: self.clone(),
             ends_on_drop: true,
         })

@@ -94,7 +94,7 @@ impl Sessions {
     pub(super) fn open(
         &self,
         scope: Scope,
-        transport: SessionTransport,
+        door: DoorKind,
         caller: HttpCaller,
     ) -> Result<SessionUse, HttpRefusal> {
         let id = self.new_id()?;
@@ -116,9 +116,9 @@ impl Sessions {
             }
         }
         table.callers.entry(caller).or_default().count += 1;
-        let client = self.router.open_session(scope, Some(caller), transport.door());
+        let client = self.router.open_session(scope, Some(caller), door);
         let account = self.router.budget.account(client.principal);
-        let session = HttpSession::new(id.clone(), transport, caller, client, account);
+        let session = HttpSession::new(id.clone(), door, caller, client, account);
         // In use before another client could evict it.
         let in_use = SessionUse::new(session.clone());
         table.sessions.insert(id, session);
@@ -147,16 +147,11 @@ impl Sessions {
         lock(&self.table).sessions.get(id)?.client.version()
     }
 
-    /// The session of this id and transport, if this caller may use it. It is in use from then on: it is not evicted in between.
-    pub(super) fn find(
-        &self,
-        id: &str,
-        transport: SessionTransport,
-        caller: HttpCaller,
-    ) -> Option<SessionUse> {
+    /// The session of this id and door, if this caller may use it. It is in use from then on: it is not evicted in between.
+    pub(super) fn find(&self, id: &str, door: DoorKind, caller: HttpCaller) -> Option<SessionUse> {
         let table = lock(&self.table);
         let session = table.sessions.get(id)?;
-        let may_use = session.transport == transport && session.caller.may_use(caller);
+        let may_use = session.door == door && session.caller.may_use(caller);
         may_use.then(|| {
             session.was_used.store(true, Ordering::Relaxed);
             SessionUse::new(session.clone())
@@ -319,7 +314,7 @@ impl IdleSessions {
 /// One session: what is kept for its client between requests.
 pub(super) struct HttpSession {
     pub(super) id: String,
-    transport: SessionTransport,
+    door: DoorKind,
     caller: HttpCaller,
     pub(super) client: Arc<Client>,
     /// The client's budget of bytes.
@@ -340,40 +335,22 @@ struct SessionUsage {
     ended_at: Instant,
 }
 
-/// How the client of a session is connected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SessionTransport {
-    /// Streamable HTTP.
-    Streamable,
-    /// HTTP+SSE.
-    Sse,
-}
-
-impl SessionTransport {
-    fn door(self) -> DoorKind {
-        match self {
-            Self::Streamable => DoorKind::Http,
-            Self::Sse => DoorKind::Sse,
-        }
-    }
-}
-
 impl HttpSession {
     pub(super) fn new(
         id: String,
-        transport: SessionTransport,
+        door: DoorKind,
         caller: HttpCaller,
         client: Arc<Client>,
         account: Account,
     ) -> Arc<Self> {
-        let standing = Arc::new(match transport {
-            SessionTransport::Streamable => ClientStream::standing(account.clone()),
-            SessionTransport::Sse => ClientStream::once(account.clone()),
+        let standing = Arc::new(match door {
+            DoorKind::Sse => ClientStream::once(account.clone()),
+            DoorKind::Http | DoorKind::Stdio => ClientStream::standing(account.clone()),
         });
         client.set_standing_outbox(Some(standing.clone()));
         Arc::new(Self {
             id,
-            transport,
+            door,
             caller,
             client,
             account,

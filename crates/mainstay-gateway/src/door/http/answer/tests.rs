@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::super::guard::HttpCaller;
-use super::super::session::{HttpSession, SessionTransport};
+use super::super::session::HttpSession;
 use super::super::timeouts::HOLD_BACK_TIMEOUT;
 use super::*;
 use crate::answer_kind::AnswerKind;
@@ -48,7 +48,7 @@ fn session() -> SessionUse {
     let caller = HttpCaller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
     SessionUse::new(HttpSession::new(
         "id".to_owned(),
-        SessionTransport::Streamable,
+        DoorKind::Http,
         caller,
         client,
         account(),
@@ -163,11 +163,11 @@ async fn events_before_an_answer_that_is_there_already_come_before_it() {
 async fn a_legacy_request_goes_on_without_its_client_and_a_modern_one_does_not() {
     let session = session();
     for (owner, goes_on) in [(Some(session.clone()), true), (None, false)] {
-        let (told, ended) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
         let (go, gone) = oneshot::channel::<()>();
         let work = Box::pin(async move {
             let _ = gone.await;
-            let _ = told.send(());
+            let _ = end.send(());
             answered("{}")
         });
         let head_timer = head_timer();
@@ -189,10 +189,10 @@ async fn a_legacy_request_goes_on_without_its_client_and_a_modern_one_does_not()
 async fn a_stream_that_its_modern_client_leaves_ends_the_request() {
     let stream = Arc::new(ClientStream::once(account()));
     stream.send(Bytes::from_static(b"{}"));
-    let (told, ended) = oneshot::channel::<()>();
+    let (end, ended) = oneshot::channel::<()>();
     let work = Box::pin(async move {
         pending::<()>().await;
-        drop(told);
+        drop(end);
         None
     });
     let response = respond(work, stream, None, BOTH, &head_timer()).await;
@@ -239,7 +239,7 @@ fn asking(
     oneshot::Receiver<Result<RawJson, RpcError>>,
 ) {
     let (go, going) = oneshot::channel();
-    let (tell, told) = oneshot::channel();
+    let (ended, outcome) = oneshot::channel();
     let (client, line): (_, Arc<dyn Outbox>) = (session.client.clone(), stream.clone());
     let said = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}}}"#;
     introduce(&client, said);
@@ -253,23 +253,23 @@ fn asking(
             params: None,
         };
         let answer = mainstay::ClientHandler::request(&*client, question).await;
-        let _ = tell.send(answer);
+        let _ = ended.send(answer);
         answered("{}")
     });
-    (work, go, told)
+    (work, go, outcome)
 }
 
 /// What comes of a question, which must come to an end.
-async fn outcome(told: oneshot::Receiver<Result<RawJson, RpcError>>) -> Result<RawJson, RpcError> {
-    let told = tokio::time::timeout(Duration::from_secs(3600), told).await;
-    told.expect("an end").expect("an outcome")
+async fn in_time(outcome: oneshot::Receiver<Result<RawJson, RpcError>>) -> Result<RawJson, RpcError> {
+    let outcome = tokio::time::timeout(Duration::from_secs(3600), outcome).await;
+    outcome.expect("an end").expect("an outcome")
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_of_a_client_that_left_before_the_head_is_declined_at_once() {
     let session = session();
     let stream = session.new_stream().for_client(BOTH);
-    let (work, go, told) = asking(&session, &stream);
+    let (work, go, outcome) = asking(&session, &stream);
     let head_timer = head_timer();
     let mut waiting = Box::pin(respond(work, stream, Some(session.clone()), BOTH, &head_timer));
     assert!(
@@ -280,7 +280,7 @@ async fn what_is_asked_of_a_client_that_left_before_the_head_is_declined_at_once
     drop(waiting);
     let left = Instant::now();
     go.send(()).unwrap();
-    let declined = outcome(told).await.unwrap_err();
+    let declined = in_time(outcome).await.unwrap_err();
     assert!(declined.message().contains("cannot be reached"), "{declined:?}");
     assert_eq!(left.elapsed(), Duration::ZERO);
 }
@@ -290,7 +290,7 @@ async fn what_is_asked_of_a_client_that_left_before_the_head_is_asked_on_its_sta
     let session = session();
     let place = session.standing.open(None);
     let stream = session.new_stream().for_client(BOTH);
-    let (work, go, told) = asking(&session, &stream);
+    let (work, go, outcome) = asking(&session, &stream);
     let head_timer = head_timer();
     let mut waiting = Box::pin(respond(work, stream, Some(session.clone()), BOTH, &head_timer));
     assert!(
@@ -311,7 +311,7 @@ async fn what_is_asked_of_a_client_that_left_before_the_head_is_asked_on_its_sta
             .client
             .answered(&RawJson::from(2), Ok(RawJson::EMPTY_OBJECT))
     );
-    assert_eq!(outcome(told).await.unwrap(), RawJson::EMPTY_OBJECT);
+    assert_eq!(in_time(outcome).await.unwrap(), RawJson::EMPTY_OBJECT);
 }
 
 #[tokio::test(start_paused = true)]
@@ -319,7 +319,7 @@ async fn a_question_waits_a_minute_for_a_client_whose_stream_broke() {
     for comes_back in [true, false] {
         let session = session();
         let stream = session.new_stream().for_client(BOTH);
-        let (work, go, told) = asking(&session, &stream);
+        let (work, go, outcome) = asking(&session, &stream);
         go.send(()).unwrap();
         let head_timer = head_timer();
         let response = respond(work, stream.clone(), Some(session.clone()), BOTH, &head_timer).await;
@@ -336,11 +336,11 @@ async fn a_question_waits_a_minute_for_a_client_whose_stream_broke() {
                     .answered(&RawJson::from(1), Ok(RawJson::EMPTY_OBJECT))
             );
             assert!(
-                outcome(told).await.is_ok(),
+                in_time(outcome).await.is_ok(),
                 "it found its question, and its answer counts"
             );
         } else {
-            assert!(outcome(told).await.is_err());
+            assert!(in_time(outcome).await.is_err());
             assert_eq!(left.elapsed().as_secs(), 60);
         }
     }

@@ -23,7 +23,7 @@ fn sessions(most: usize, most_of_caller: usize) -> Sessions {
 }
 
 fn open(sessions: &Sessions, caller: HttpCaller) -> Result<SessionUse, StatusCode> {
-    let opened = sessions.open(Scope::Union, SessionTransport::Streamable, caller);
+    let opened = sessions.open(Scope::Union, DoorKind::Http, caller);
     opened.map_err(|refusal| refusal.status())
 }
 
@@ -41,16 +41,14 @@ async fn the_longest_idle_session_is_evicted_and_none_that_is_in_use() {
         tokio::time::advance(Duration::from_secs(1)).await;
     }
     // The first is used once more, so the second is idle for longer.
-    drop(sessions.find(&idle[0], SessionTransport::Streamable, ONE));
+    drop(sessions.find(&idle[0], DoorKind::Http, ONE));
     let next = open(&sessions, ONE).unwrap();
     assert_eq!(
         idle.iter().map(|id| is_there(&sessions, id)).collect::<Vec<_>>(),
         [true, false, true]
     );
     // The search for the second found the third too, which is in use by now.
-    let third = sessions
-        .find(&idle[2], SessionTransport::Streamable, ONE)
-        .unwrap();
+    let third = sessions.find(&idle[2], DoorKind::Http, ONE).unwrap();
     let last = open(&sessions, ONE).unwrap();
     assert!(!is_there(&sessions, &idle[0]) && is_there(&sessions, &idle[2]));
     assert_eq!(
@@ -102,7 +100,7 @@ async fn many_unused_sessions_are_evicted_before_one_that_was_used() {
         .map(|_| open(&sessions, ONE).unwrap().id.clone())
         .collect();
     for id in &used {
-        assert!(sessions.find(id, SessionTransport::Streamable, ONE).is_some());
+        assert!(sessions.find(id, DoorKind::Http, ONE).is_some());
     }
     let mut last = String::new();
     for _ in 0..20 * UNUSED_LIMIT {
