@@ -16,9 +16,7 @@ use crate::add::{AddArgs, RemoveArgs};
 use crate::auth::AuthArgs;
 use crate::completions::CompletionsArgs;
 use crate::connect::ConnectArgs;
-use crate::control::{
-    DisableArgs, EnableArgs, EventsArgs, LogsArgs, ReloadArgs, RestartArgs, SessionsArgs, StatusArgs,
-};
+use crate::control::{EventsArgs, LogsArgs, OrderArgs, ReloadArgs, SessionsArgs, StatusArgs};
 use crate::daemon::DaemonArgs;
 use crate::doctor::DoctorArgs;
 use crate::import::ImportArgs;
@@ -110,9 +108,12 @@ pub(crate) enum Command {
     Ui(UiArgs),
     Ping(PingArgs),
     Status(StatusArgs),
-    Restart(RestartArgs),
-    Enable(EnableArgs),
-    Disable(DisableArgs),
+    /// Restart servers of the daemon: at once, whatever happened before
+    Restart(OrderArgs),
+    /// Enable servers of the daemon, now and at its next starts
+    Enable(OrderArgs),
+    /// Disable servers of the daemon, now and at its next starts: nothing of them runs
+    Disable(OrderArgs),
     Reload(ReloadArgs),
     Logs(LogsArgs),
     Events(EventsArgs),

@@ -48,29 +48,21 @@ fn supervised(
 ) -> Done {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(CommandFailure::failed)?;
-    let done = runtime.block_on(supervise(setup, screen, make, work, interrupted));
+    let done = runtime.block_on(async {
+        // Before anything is started, so that a signal during the start ends it.
+        let signals = Signals::listen()?;
+        let mut builder = make(Fleet::builder().credential_source(logins::source()));
+        if let Some(store) = &setup.store {
+            builder = builder.store(store);
+        }
+        let fleet = builder.start(setup.servers.iter().cloned());
+        let close = async { say_late(&fleet.close(setup.stop_within).await, screen) };
+        until_signalled(screen, signals, work(&fleet), interrupted, close).await
+    });
     runtime.block_on(logins::finish());
     // The fleet is closed: tasks that still run are not needed.
     runtime.shutdown_background();
     done
-}
-
-async fn supervise(
-    setup: &Setup,
-    screen: &Screen,
-    make: impl FnOnce(FleetBuilder) -> FleetBuilder,
-    work: impl AsyncFnOnce(&Fleet) -> Done,
-    interrupted: impl FnOnce(Exit) -> Done,
-) -> Done {
-    // Before anything is started, so that a signal during the start ends it.
-    let signals = Signals::listen()?;
-    let mut builder = make(Fleet::builder().credential_source(logins::source()));
-    if let Some(store) = &setup.store {
-        builder = builder.store(store);
-    }
-    let fleet = builder.start(setup.servers.iter().cloned());
-    let close = async { say_late(&fleet.close(setup.stop_within).await, screen) };
-    until_signalled(screen, signals, work(&fleet), interrupted, close).await
 }
 
 /// Works until it is done or a signal comes, and closes the servers.

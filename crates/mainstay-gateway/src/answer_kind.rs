@@ -33,10 +33,7 @@ impl AnswerKind {
     pub(crate) fn dropped(self, why: Spent) -> Result<RawJson, RpcError> {
         match self {
             Self::List => Err(why.into()),
-            Self::ToolCall(era) => {
-                let result = failure::dropped_tool_result(why)?;
-                Ok(completed(result, TOOLS_CALL, era))
-            }
+            Self::ToolCall(era) => Ok(completed(failure::dropped_tool_result(why), TOOLS_CALL, era)),
             Self::Other => Err(failure::dropped(why)),
         }
     }

@@ -12,11 +12,12 @@
 mod table;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
 use mainstay::gateway::message::RpcError;
 
+use crate::lock::lock;
 use crate::principal::Principal;
 use crate::protocol::SERVER_UNAVAILABLE;
 use table::{BudgetTable, HeldFor};
@@ -154,7 +155,7 @@ impl Budget {
 
     /// Drops bytes there from now on when nothing more fits.
     pub(crate) fn reclaim_from(&self, reclaimer: Weak<dyn Reclaim>) {
-        let mut reclaimers = self.reclaimers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reclaimers = lock(&self.reclaimers);
         reclaimers.retain(|reclaimer| reclaimer.strong_count() > 0);
         reclaimers.push(reclaimer);
     }
@@ -162,11 +163,11 @@ impl Budget {
     /// The bytes that are held for all clients.
     #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
-        self.table().held()
+        lock(&self.table).held()
     }
 
     fn try_add(&self, principal: Principal, bytes: usize) -> Result<(), Spent> {
-        let mut table = self.table();
+        let mut table = lock(&self.table);
         let held = table.add(principal, bytes);
         let fits = self.check(principal, held, bytes);
         if fits.is_err() {
@@ -201,7 +202,7 @@ impl Budget {
     /// Adds a payload that others may hold too: it counts once for all of them, once for each address and once for each principal.
     fn try_add_shared(&self, principal: Principal, payload: &Bytes) -> Result<(), Spent> {
         let bytes = payload.len();
-        let mut table = self.table();
+        let mut table = lock(&self.table);
         let new = table.is_new(principal, payload);
         // A list may be larger than a share, and must still reach a client that holds little else.
         let (share, of) = (self.limits.share(), table.of(principal));
@@ -247,19 +248,11 @@ impl Budget {
             Spent::Address { .. } => kept.address() == principal.address(),
             Spent::All { .. } => true,
         };
-        let reclaimers = self
-            .reclaimers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let reclaimers = lock(&self.reclaimers).clone();
         for reclaimer in reclaimers.iter().filter_map(Weak::upgrade) {
             reclaimer.reclaim(&of, bytes);
         }
         try_add()
-    }
-
-    fn table(&self) -> MutexGuard<'_, BudgetTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -304,7 +297,7 @@ impl Account {
 
     /// Charges few bytes that must not be refused, such as a refusal itself.
     pub(crate) fn charge_in_any_case(&self, bytes: Bytes) -> Bytes {
-        self.budget.table().add(self.principal, bytes.len());
+        lock(&self.budget.table).add(self.principal, bytes.len());
         self.held(bytes.len()).attach(bytes)
     }
 
@@ -339,7 +332,7 @@ impl HeldBytes {
 impl Drop for HeldBytes {
     fn drop(&mut self) {
         let Account { budget, principal } = &self.account;
-        budget.table().give_back(*principal, self.bytes);
+        lock(&budget.table).give_back(*principal, self.bytes);
     }
 }
 
@@ -359,7 +352,7 @@ impl Drop for SharedCharge {
     /// The payload is still there, so that no other can have its address.
     fn drop(&mut self) {
         let Account { budget, principal } = &self.account;
-        budget.table().give_back_shared(*principal, &self.payload);
+        lock(&budget.table).give_back_shared(*principal, &self.payload);
     }
 }
 

@@ -8,7 +8,7 @@ mod running;
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use mainstay::{ClientHandler, Era};
 use crate::budget::HeldBytes;
 use crate::door::HttpCaller;
 use crate::isolation::{Isolated, OwnServers};
+use crate::lock::lock;
 use crate::principal::Principal;
 use crate::protocol::{ClientIntroduction, ClientMeta, MODERN_VERSIONS, capability_for, declined};
 use crate::router::tasks::{ClientTasks, OwnTasks};
@@ -294,17 +295,17 @@ impl Client {
 
     /// Where messages go from now on that belong to no request.
     pub(crate) fn set_standing_outbox(&self, outbox: Option<Arc<dyn Outbox>>) {
-        self.outboxes().standing = outbox;
+        lock(&self.outboxes).standing = outbox;
     }
 
     /// Where messages go now that belong to no request.
     pub(crate) fn standing_outbox(&self) -> Option<Arc<dyn Outbox>> {
-        self.outboxes().standing.clone()
+        lock(&self.outboxes).standing.clone()
     }
 
     /// Reaches the client on this outbox too, until the guard is dropped.
     pub(crate) fn reachable(self: &Arc<Self>, outbox: &Arc<dyn Outbox>) -> Reachable {
-        self.outboxes().requests.push(outbox.clone());
+        lock(&self.outboxes).requests.push(outbox.clone());
         Reachable {
             client: self.clone(),
             outbox: outbox.clone(),
@@ -348,7 +349,7 @@ impl Client {
 
     /// Where the client can be reached now, the best outbox first.
     fn all_outboxes(&self) -> Vec<Arc<dyn Outbox>> {
-        let outboxes = self.outboxes();
+        let outboxes = lock(&self.outboxes);
         let requests = outboxes.requests.iter().rev();
         requests.chain(outboxes.standing.as_ref()).cloned().collect()
     }
@@ -370,7 +371,7 @@ impl Client {
     /// Sends the client a notification of a server whose call runs.
     pub(crate) fn notify(&self, notification: ServerNotification) {
         let outbox = {
-            let outboxes = self.outboxes();
+            let outboxes = lock(&self.outboxes);
             outboxes.requests.last().or(outboxes.standing.as_ref()).cloned()
         };
         self.notify_on(outbox, notification);
@@ -435,10 +436,6 @@ impl Client {
             }
         }
     }
-
-    fn outboxes(&self) -> MutexGuard<'_, Outboxes> {
-        lock(&self.outboxes)
-    }
 }
 
 impl ClientHandler for Client {
@@ -494,7 +491,7 @@ pub(crate) struct Reachable {
 
 impl Drop for Reachable {
     fn drop(&mut self) {
-        let requests = &mut self.client.outboxes().requests;
+        let requests = &mut lock(&self.client.outboxes).requests;
         if let Some(at) = requests
             .iter()
             .rposition(|outbox| Arc::ptr_eq(outbox, &self.outbox))
@@ -508,8 +505,4 @@ impl Drop for Reachable {
 fn next_number() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,7 +12,7 @@ use mainstay::{CallError, CallErrorKind, Outcome, StateKind, Status};
 use serde_json::{Value, json};
 
 use crate::budget::Spent;
-use crate::protocol::{SERVER_UNAVAILABLE, invalid_params};
+use crate::protocol::{SERVER_UNAVAILABLE, invalid_params, raw};
 
 /// Finds the command that logs in to a server of this name, if the server offers a login.
 pub(crate) type FindLoginCommand = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -59,16 +59,15 @@ pub(crate) fn tool_result(error: &CallError, advice: &Advice) -> Result<RawJson,
     if answered.code() != SERVER_UNAVAILABLE || matches!(error.kind(), CallErrorKind::Rpc(_)) {
         return Err(answered);
     }
-    as_tool_result(answered, &facts(error))
+    Ok(as_tool_result(&answered, &facts(error)))
 }
 
-fn as_tool_result(failed: RpcError, facts: &Value) -> Result<RawJson, RpcError> {
-    let result = json!({
+fn as_tool_result(failed: &RpcError, facts: &Value) -> RawJson {
+    raw(&json!({
         "content": [{ "type": "text", "text": failed.message() }],
         "isError": true,
         "_meta": { "mainstay": facts },
-    });
-    RawJson::from_value(&result).map_err(|_| failed)
+    }))
 }
 
 /// The answer to a call that has run, where there is no room for what its server answered. It must not read like a refusal: a
@@ -82,8 +81,8 @@ pub(crate) fn dropped(why: Spent) -> RpcError {
 }
 
 /// The same as the result of a tool.
-pub(crate) fn dropped_tool_result(why: Spent) -> Result<RawJson, RpcError> {
-    as_tool_result(dropped(why), &facts_of(Outcome::Answered))
+pub(crate) fn dropped_tool_result(why: Spent) -> RawJson {
+    as_tool_result(&dropped(why), &facts_of(Outcome::Answered))
 }
 
 /// The answer to a list or an `initialize` while its server is not up.
@@ -125,11 +124,8 @@ fn with_facts(words: &str, error: &CallError) -> RpcError {
 }
 
 fn said_with(words: &str, facts: &Value) -> RpcError {
-    let failed = RpcError::new(SERVER_UNAVAILABLE, PlainText::lines(words));
-    match RawJson::from_value(&json!({ "mainstay": facts })) {
-        Ok(data) => failed.with_data(data),
-        Err(_) => failed,
-    }
+    let data = raw(&json!({ "mainstay": facts }));
+    RpcError::new(SERVER_UNAVAILABLE, PlainText::lines(words)).with_data(data)
 }
 
 fn words(error: &CallError, advice: &Advice) -> String {

@@ -8,7 +8,7 @@ use mainstay::fleet::{Changes, CloseReport};
 use mainstay::handler::ClientCapabilities;
 use mainstay::{Events, Fleet, FleetBuilder};
 
-use crate::budget::BudgetLimits;
+use crate::budget::{Budget, BudgetLimits};
 use crate::failure::Advice;
 use crate::isolation::{Isolated, IsolationLimits};
 use crate::observer::RequestObserver;
@@ -174,10 +174,10 @@ impl GatewayBuilder {
             .start(servers);
         let advice = advice(&fleet, self.login_command, self.start_hint);
         let mut catalog = fleet.catalog_reader();
-        let router = Router::new(fleet, subscribers, isolated)
-            .with_limits(self.held)
-            .observed(observer)
-            .advising(advice);
+        let mut router = Router::new(fleet, subscribers, isolated);
+        router.budget = Arc::new(Budget::new(self.held));
+        router.observer = observer;
+        router.advice = advice;
         let router = Arc::new(router);
         router.servers_changed();
         let at_start = catalog.load();

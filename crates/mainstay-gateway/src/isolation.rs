@@ -9,22 +9,23 @@
 mod own;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use mainstay::config::Isolation;
 use mainstay::fleet::ClosedServer;
 use mainstay::gateway::catalog_of;
-use mainstay::gateway::message::{RawJson, RpcError};
+use mainstay::gateway::message::RpcError;
 use mainstay::{Catalog, Era, Fleet, FleetBuilder, ServerConfig};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::client::Client;
+use crate::lock::lock;
 use crate::principal::Principal;
-use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS, SERVER_UNAVAILABLE, UNSUPPORTED_VERSION};
+use crate::protocol::{LEGACY_VERSIONS, MODERN_VERSIONS, SERVER_UNAVAILABLE, UNSUPPORTED_VERSION, raw};
 use crate::router::Subscribers;
 pub(crate) use own::OwnServers;
 
@@ -165,7 +166,7 @@ impl Isolated {
     /// Cancel safety: dropped, they go on closing.
     pub(crate) async fn close(&self, within: Duration) -> Vec<ClosedServer> {
         let fleets: Vec<Fleet> = {
-            let mut live = self.live();
+            let mut live = lock(&self.live);
             live.closed = true;
             live.fleets.values().map(|(fleet, _)| fleet.clone()).collect()
         };
@@ -202,10 +203,6 @@ impl Isolated {
         Ok(())
     }
 
-    fn live(&self) -> MutexGuard<'_, LiveServers> {
-        lock(&self.live)
-    }
-
     /// The configuration of an own server, with the era that the template server speaks.
     fn config(&self, server: &str, template: &Catalog) -> Option<ServerConfig> {
         let config = self.servers.load().get(server)?.clone();
@@ -217,10 +214,6 @@ impl Isolated {
         };
         Some(config.expecting(era))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Why a session gets no server of its own, in words that a person or a model can act on.
@@ -277,10 +270,6 @@ impl From<IsolationError> for RpcError {
                 json!({ "supported": LEGACY_VERSIONS, "requested": MODERN_VERSIONS[0] }),
             ),
         };
-        let refusal = Self::new(code, words);
-        match RawJson::from_value(&data) {
-            Ok(data) => refusal.with_data(data),
-            Err(_) => refusal,
-        }
+        Self::new(code, words).with_data(raw(&data))
     }
 }

@@ -17,6 +17,7 @@ mod failure;
 pub mod fuzzing;
 mod gateway;
 mod isolation;
+mod lock;
 mod observer;
 mod principal;
 mod protocol;

@@ -308,7 +308,7 @@ impl<'a> ObservedRequest<'a> {
         }
     }
 
-    /// Whether its result makes a difference to anyone.
+    /// Whether its result is counted or traced.
     fn is_watched(&self) -> bool {
         self.observer.operations.is_some() || !self.span.is_disabled()
     }

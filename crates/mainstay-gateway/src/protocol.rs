@@ -5,6 +5,7 @@ use hyper::header::{HeaderMap, HeaderName};
 use mainstay::gateway::Introduction;
 use mainstay::gateway::message::{self, Object, Params, RawJson, RpcError};
 use mainstay::{Era, TraceContext};
+use serde::Serialize;
 use serde_json::json;
 
 use crate::router::Level;
@@ -61,11 +62,12 @@ impl NoId {
         }
     }
 
-    /// An error that answers no known request, as one line.
-    pub(crate) fn refusal(self, error: RpcError) -> Bytes {
-        match self {
-            Self::Absent => message::refusal(&error),
-            Self::Null => message::response(&RawJson::NULL, &Err(error)),
+    /// An error as one line: the answer to the request of this id, if it is known.
+    pub(crate) fn refusal(self, id: Option<&RawJson>, error: RpcError) -> Bytes {
+        match (id, self) {
+            (Some(id), _) => message::response(id, &Err(error)),
+            (None, Self::Absent) => message::refusal(&error),
+            (None, Self::Null) => message::response(&RawJson::NULL, &Err(error)),
         }
     }
 }
@@ -158,9 +160,9 @@ pub(crate) fn is_client_error(code: i64) -> bool {
 /// The error for an unsupported version, with the supported ones.
 pub(crate) fn unsupported_version(version: &str) -> RpcError {
     let supported: Vec<&str> = MODERN_VERSIONS.into_iter().chain(LEGACY_VERSIONS).collect();
-    let data = RawJson::from_value(&json!({ "supported": supported, "requested": version }));
+    let data = json!({ "supported": supported, "requested": version });
     let what = format!("protocol version {version} is not supported");
-    RpcError::new(UNSUPPORTED_VERSION, what).with_data(data.unwrap_or(RawJson::NULL))
+    RpcError::new(UNSUPPORTED_VERSION, what).with_data(raw(&data))
 }
 
 /// The error for a modern request without this key.
@@ -208,7 +210,12 @@ pub(crate) fn completed(result: RawJson, method: &str, era: Era) -> RawJson {
 
 /// A text as JSON.
 pub(crate) fn text(text: &str) -> RawJson {
-    RawJson::from_value(text).unwrap_or(RawJson::NULL)
+    raw(text)
+}
+
+/// A value as JSON. It must be one that can be written, such as any [`serde_json::Value`].
+pub(crate) fn raw<T: Serialize + ?Sized>(value: &T) -> RawJson {
+    RawJson::from_value(value).unwrap_or(RawJson::NULL)
 }
 
 pub(crate) fn method_not_found(method: &str) -> RpcError {
@@ -247,8 +254,8 @@ pub(crate) fn missing_extension(extension: &str) -> RpcError {
 
 fn missing(what: &str, required: &serde_json::Value) -> RpcError {
     let what = format!("the client must declare {what} for this");
-    let data = RawJson::from_value(&json!({ "requiredCapabilities": required }));
-    RpcError::new(MISSING_CAPABILITY, what).with_data(data.unwrap_or(RawJson::NULL))
+    let data = json!({ "requiredCapabilities": required });
+    RpcError::new(MISSING_CAPABILITY, what).with_data(raw(&data))
 }
 
 /// The longest introduction, in bytes: it is kept as long as its session. Clients send a few hundred; there is room for icons, too.

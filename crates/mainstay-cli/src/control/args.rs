@@ -28,25 +28,9 @@ pub(crate) struct StatusArgs {
     pub(crate) watch: bool,
 }
 
-/// Restart servers of the daemon: at once, whatever happened before
+// The servers that an order is for. The help of each order stands at its variant of `Command`.
 #[derive(Debug, Args)]
-pub(crate) struct RestartArgs {
-    /// The servers
-    #[arg(value_name = "SERVER", required = true)]
-    pub(crate) servers: Vec<String>,
-}
-
-/// Enable servers of the daemon, now and at its next starts
-#[derive(Debug, Args)]
-pub(crate) struct EnableArgs {
-    /// The servers
-    #[arg(value_name = "SERVER", required = true)]
-    pub(crate) servers: Vec<String>,
-}
-
-/// Disable servers of the daemon, now and at its next starts: nothing of them runs
-#[derive(Debug, Args)]
-pub(crate) struct DisableArgs {
+pub(crate) struct OrderArgs {
     /// The servers
     #[arg(value_name = "SERVER", required = true)]
     pub(crate) servers: Vec<String>,

@@ -24,9 +24,7 @@ use tokio::io::Interest;
 use tokio::net::unix::pipe;
 use tokio::runtime::Builder;
 
-pub(crate) use args::{
-    DisableArgs, EnableArgs, EventsArgs, LogsArgs, ReloadArgs, RestartArgs, SessionsArgs, StatusArgs,
-};
+pub(crate) use args::{EventsArgs, LogsArgs, OrderArgs, ReloadArgs, SessionsArgs, StatusArgs};
 pub(crate) use events::run as events;
 pub(crate) use logs::run as logs;
 pub(crate) use orders::{disable, enable, reload, restart, unused_after_reload};

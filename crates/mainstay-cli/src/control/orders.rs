@@ -4,24 +4,24 @@ use mainstay_control::api::{ServerStatus, StateName};
 use mainstay_control::{ControlClient, ControlError};
 
 use super::say::word;
-use super::{DisableArgs, EnableArgs, ReloadArgs, RestartArgs, failed, in_place, say, with_daemon};
+use super::{OrderArgs, ReloadArgs, failed, in_place, say, with_daemon};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::json::ReloadDocument;
 use crate::output::{Screen, Text, plain, text};
 
-pub(crate) fn restart(arguments: &RestartArgs, screen: &Screen) -> Done {
+pub(crate) fn restart(arguments: &OrderArgs, screen: &Screen) -> Done {
     order(&arguments.servers, screen, &async |client, server| {
         client.restart(server).await
     })
 }
 
-pub(crate) fn enable(arguments: &EnableArgs, screen: &Screen) -> Done {
+pub(crate) fn enable(arguments: &OrderArgs, screen: &Screen) -> Done {
     order(&arguments.servers, screen, &async |client, server| {
         client.enable(server).await
     })
 }
 
-pub(crate) fn disable(arguments: &DisableArgs, screen: &Screen) -> Done {
+pub(crate) fn disable(arguments: &OrderArgs, screen: &Screen) -> Done {
     order(&arguments.servers, screen, &async |client, server| {
         client.disable(server).await
     })

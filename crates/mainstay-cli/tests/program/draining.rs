@@ -61,7 +61,7 @@ async fn what_runs_over_http_is_finished_and_nothing_new_begins() {
     }
     let content = json!({ "action": "accept", "content": { "name": "Ada" } });
     let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": content });
-    assert_eq!(session.tell(&answer).await.status, 202);
+    assert_eq!(session.post(&answer).await.status, 202);
     assert!(text(&running.message().await).contains("Ada"), "it is finished");
     serving.ended().exits(143);
     sandbox.assert_nothing_is_left();

@@ -178,7 +178,7 @@ impl Visitor {
     pub(crate) async fn send(&self, method: &str, params: Value) -> Reply {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         match &self.era {
-            Era::Legacy(session) => session.tell(&request(id, method, params)).await,
+            Era::Legacy(session) => session.post(&request(id, method, params)).await,
             Era::Modern => modern(self.path, id, method, params).send(self.address).await,
         }
     }

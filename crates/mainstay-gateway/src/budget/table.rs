@@ -97,7 +97,7 @@ impl BudgetTable {
         }
     }
 
-    /// Adds one hold on a payload, which counts for everybody to whom it is new.
+    /// Adds one hold on a payload, which counts for all, an address or a principal if it is new to them.
     pub(super) fn add_shared(&mut self, principal: Principal, payload: &Bytes, new: NewTo) {
         let bytes = payload.len();
         let holders = self.shared.entry(place(payload)).or_default();

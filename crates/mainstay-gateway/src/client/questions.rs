@@ -2,7 +2,7 @@
 //! notification that one is answered comes outside of calls, and only the client that was asked gets it.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use mainstay::Generation;
 use mainstay::gateway::message::{self, Object, RawJson, RpcError};
@@ -12,6 +12,9 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::Outbox;
+
+use crate::lock::lock;
+use crate::protocol::raw;
 
 /// Questions that one client may have at the same time: more is a server that does not stop asking.
 const QUESTION_LIMIT: usize = 64;
@@ -54,7 +57,7 @@ impl PendingQuestions {
         origin: QuestionOrigin,
         outbox: Arc<dyn Outbox>,
     ) -> Result<PendingQuestion<'_>, RpcError> {
-        let mut table = self.table();
+        let mut table = lock(&self.0);
         if table.waiting.len() >= QUESTION_LIMIT {
             let what = format!("the client has {QUESTION_LIMIT} unanswered requests already");
             return Err(RpcError::new(RpcError::INTERNAL_ERROR, what));
@@ -77,13 +80,13 @@ impl PendingQuestions {
 
     pub(super) fn answered(&self, id: &RawJson, answer: Result<RawJson, RpcError>) -> bool {
         let Ok(id) = id.parse::<u64>() else { return false };
-        let waiting = self.table().waiting.remove(&id);
+        let waiting = lock(&self.0).waiting.remove(&id);
         waiting.is_some_and(|waiting| waiting.answer.send(answer).is_ok())
     }
 
     /// The server that waits for progress under this token, if it is the only one: two servers may choose the same.
     pub(super) fn origin_of(&self, token: &RawJson) -> Option<QuestionOrigin> {
-        let table = self.table();
+        let table = lock(&self.0);
         let origins = table.waiting.values().map(|waiting| &waiting.origin);
         let mut origins = origins.filter(|origin| origin.has(token));
         match (origins.next(), origins.next()) {
@@ -94,11 +97,7 @@ impl PendingQuestions {
 
     /// How many are not answered.
     pub(super) fn len(&self) -> usize {
-        self.table().waiting.len()
-    }
-
-    fn table(&self) -> MutexGuard<'_, QuestionTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).waiting.len()
     }
 }
 
@@ -111,7 +110,9 @@ impl QuestionOrigin {
             .filter(|params| params.may_hold("progressToken"))
             .and_then(Object::parse)
             .and_then(|params| Object::parse(params.get("_meta")?))
-            .and_then(|meta| RawJson::from_text(meta.get("progressToken")?.as_str()).ok());
+            .and_then(|meta| meta.get("progressToken").cloned())
+            .filter(|token| token.as_bytes().len() <= REMEMBERED_LENGTH_LIMIT)
+            .and_then(|token| RawJson::from_text(token.as_str()).ok());
         Self {
             server: request.server.clone(),
             generation: request.generation,
@@ -140,14 +141,12 @@ impl PendingQuestion<'_> {
 
 impl Drop for PendingQuestion<'_> {
     fn drop(&mut self) {
-        if self.questions.table().waiting.remove(&self.id).is_none() {
+        if lock(&self.questions.0).waiting.remove(&self.id).is_none() {
             return;
         }
-        let params = json!({ "requestId": self.id, "reason": "the answer is not wanted any more" });
-        if let Ok(params) = RawJson::from_value(&params) {
-            self.outbox
-                .send(message::notification("notifications/cancelled", Some(&params)));
-        }
+        let params = raw(&json!({ "requestId": self.id, "reason": "the answer is not wanted any more" }));
+        self.outbox
+            .send(message::notification("notifications/cancelled", Some(&params)));
     }
 }
 
@@ -159,6 +158,9 @@ const URL_ELICITATION_REQUIRED: i64 = -32042;
 
 /// Questions that are remembered of one client; a person answers few at a time.
 const URL_ELICITATION_LIMIT: usize = 64;
+
+/// The longest id of such a question, and the longest progress token, that are remembered, in bytes. Servers send some tens.
+const REMEMBERED_LENGTH_LIMIT: usize = 1024;
 
 /// The server and the id of each question.
 #[derive(Default)]
@@ -184,7 +186,10 @@ impl UrlElicitations {
     }
 
     fn note(&self, server: &Arc<str>, id: String) {
-        let mut asked = self.asked();
+        if id.len() > REMEMBERED_LENGTH_LIMIT {
+            return;
+        }
+        let mut asked = lock(&self.0);
         if asked.len() == URL_ELICITATION_LIMIT {
             asked.pop_front();
         }
@@ -194,13 +199,9 @@ impl UrlElicitations {
     /// Whether this client was asked the question of this notification.
     pub(crate) fn has(&self, server: &str, params: Option<&RawJson>) -> bool {
         named(params).is_some_and(|id| {
-            let asked = self.asked();
+            let asked = lock(&self.0);
             asked.iter().any(|(by, asked)| **by == *server && *asked == id)
         })
-    }
-
-    fn asked(&self) -> MutexGuard<'_, VecDeque<(Arc<str>, String)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -218,4 +219,34 @@ struct RequiredElicitations {
 #[serde(rename_all = "camelCase")]
 struct RequiredElicitation {
     elicitation_id: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_and_tokens_of_a_server_are_remembered_up_to_a_length() {
+        let elicited = UrlElicitations::default();
+        for (length, is_remembered) in [
+            (REMEMBERED_LENGTH_LIMIT - 2, true),
+            (REMEMBERED_LENGTH_LIMIT + 1, false),
+        ] {
+            let text = "i".repeat(length);
+            let params = raw(&json!({ "elicitationId": text, "_meta": { "progressToken": text } }));
+            elicited.note_request(&"a".into(), "elicitation/create", Some(&params));
+            assert_eq!(elicited.has("a", Some(&params)), is_remembered, "{length}");
+            let request = ServerRequest {
+                server: "a".into(),
+                generation: Generation(1),
+                method: "elicitation/create".to_owned(),
+                params: Some(params),
+            };
+            assert_eq!(
+                QuestionOrigin::of(&request).token.is_some(),
+                is_remembered,
+                "{length}"
+            );
+        }
+    }
 }

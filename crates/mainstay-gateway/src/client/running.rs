@@ -1,12 +1,13 @@
 //! The requests of a client that are being answered, by the ids that the client gave them.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use mainstay::Server;
 use mainstay::gateway::message::{Params, RawJson, RpcError};
 use tokio::sync::Notify;
 
+use crate::lock::lock;
 use crate::observer::RequestMarks;
 use crate::protocol::SERVER_UNAVAILABLE;
 use crate::sessions::{RunningInfo, shown};
@@ -65,7 +66,7 @@ impl RunningRequests {
     /// Notes a request, unless its id is in use or there are too many. A door calls this as soon as it has read the request, so that a
     /// `notifications/cancelled` right behind it finds it.
     pub(crate) fn begin(self: &Arc<Self>, id: RawJson) -> Result<RunningRequest, BeginError> {
-        let mut running = self.table();
+        let mut running = lock(&self.0);
         check(&running, &id)?;
         let entry = Arc::new(RunningEntry {
             cancel: Notify::new(),
@@ -84,7 +85,7 @@ impl RunningRequests {
 
     /// Cancels the request of this id.
     pub(crate) fn cancel(&self, id: &RawJson) {
-        let table = self.table();
+        let table = lock(&self.0);
         if let Some((_, entry)) = table.iter().find(|(running, _)| running == id) {
             entry.cancel.notify_one();
         }
@@ -92,21 +93,17 @@ impl RunningRequests {
 
     /// Cancels all requests.
     pub(crate) fn cancel_all(&self) {
-        self.table()
+        lock(&self.0)
             .iter()
             .for_each(|(_, entry)| entry.cancel.notify_one());
     }
 
     /// The requests that run, the oldest first.
     pub(crate) fn info(&self) -> Vec<RunningInfo> {
-        let entries: Vec<_> = self.table().iter().map(|(_, entry)| entry.clone()).collect();
+        let entries: Vec<_> = lock(&self.0).iter().map(|(_, entry)| entry.clone()).collect();
         let mut running: Vec<_> = entries.iter().map(|entry| entry.info()).collect();
         running.sort_by_key(|running| running.since);
         running
-    }
-
-    fn table(&self) -> MutexGuard<'_, Vec<(RawJson, Arc<RunningEntry>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -185,7 +182,7 @@ impl RunningRequest {
 
 impl Drop for RunningRequest {
     fn drop(&mut self) {
-        let mut table = self.running.table();
+        let mut table = lock(&self.running.0);
         if let Some(at) = table
             .iter()
             .position(|(_, entry)| Arc::ptr_eq(entry, &self.entry))

@@ -2,12 +2,17 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use mainstay::gateway::message::{self, RawJson, RpcError};
+use mainstay::Era;
+use mainstay::gateway::message::{self, Message, RpcError};
 
+use super::request::ClientRequest;
+use crate::client::Client;
 use crate::protocol::NoId;
+use crate::router::Router;
 
 /// The version whose clients may send batches.
 const BATCH_VERSION: &str = "2025-03-26";
@@ -39,8 +44,48 @@ pub(super) fn check(version: Option<&str>, messages: usize) -> Result<(), RpcErr
     Err(RpcError::new(RpcError::INVALID_REQUEST, what))
 }
 
+/// Takes the messages of a batch in their order; the answers to its requests, if it has any. `answer` begins to answer a request.
+///
+/// Cancel safety: dropping the future loses the messages that were not taken, and drops all requests of the batch.
+pub(super) async fn take(
+    router: &Router,
+    client: &Arc<Client>,
+    messages: &[Bytes],
+    mut answer: impl FnMut(ClientRequest) -> PendingLine,
+) -> Option<PendingLine> {
+    let mut pending = Vec::new();
+    for message in messages {
+        match Message::read_any(message).await {
+            Message::Request { id, method, params } => {
+                let request = ClientRequest::read(id, &method, params).await;
+                pending.push(match must_be_alone(&request) {
+                    true => not_in_a_batch(&request),
+                    false => answer(request),
+                });
+            }
+            Message::Notification { method, params } => {
+                let handled = router.handle_notification(client, &method, params.as_ref());
+                if let Err(error) = handled.await {
+                    pending.push(refused(error));
+                }
+            }
+            Message::Response { id, result } => {
+                client.answered(&id, result);
+            }
+            Message::Batch(_) | Message::Garbage(_) => pending.push(not_a_message()),
+        }
+    }
+    (!pending.is_empty()).then(|| Box::pin(join(pending)) as PendingLine)
+}
+
+/// Whether a request must not be in a batch. A listen never ends, and would keep the other answers back.
+fn must_be_alone(request: &ClientRequest) -> bool {
+    let is_modern = request.meta.era() == Era::Modern;
+    is_modern || matches!(request.method.as_str(), "initialize" | "subscriptions/listen")
+}
+
 /// The answer to an element of a batch that is not a message.
-pub(super) fn not_a_message() -> PendingLine {
+fn not_a_message() -> PendingLine {
     refused(RpcError::new(
         RpcError::INVALID_REQUEST,
         "this is not a JSON-RPC message",
@@ -48,15 +93,15 @@ pub(super) fn not_a_message() -> PendingLine {
 }
 
 /// The answer to an element of a batch that has no id.
-pub(super) fn refused(error: RpcError) -> PendingLine {
-    ready(NoId::in_version(BATCH_VERSION).refusal(error))
+fn refused(error: RpcError) -> PendingLine {
+    ready(NoId::in_version(BATCH_VERSION).refusal(None, error))
 }
 
 /// The answer to a request that must not be in a batch.
-pub(super) fn not_in_a_batch(id: &RawJson, method: &str) -> PendingLine {
-    let what = format!("{method} must not be part of a batch");
+fn not_in_a_batch(request: &ClientRequest) -> PendingLine {
+    let what = format!("{} must not be part of a batch", request.method);
     let error = RpcError::new(RpcError::INVALID_REQUEST, what);
-    ready(message::response(id, &Err(error)))
+    ready(message::response(&request.id, &Err(error)))
 }
 
 /// An answer that is known already.
@@ -67,7 +112,7 @@ pub(super) fn ready(line: Bytes) -> PendingLine {
 /// Waits for all answers and joins them to one line, in the order of the requests. `None` if there are none.
 ///
 /// Cancel safety: dropping the future drops all requests of the batch.
-pub(super) async fn join(mut pending: Vec<PendingLine>) -> Option<Bytes> {
+async fn join(mut pending: Vec<PendingLine>) -> Option<Bytes> {
     let mut lines: Vec<Option<Bytes>> = vec![None; pending.len()];
     let mut is_done = vec![false; pending.len()];
     poll_fn(|context| {

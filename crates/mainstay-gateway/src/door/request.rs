@@ -65,7 +65,43 @@ impl ClientRequest {
     }
 }
 
-/// A copy of an id. The id itself is a part of its message, and would keep all of it in memory until the answer is read.
+/// The longest id that is copied, in bytes. Clients send some tens.
+const COPIED_ID_LIMIT: usize = 1024;
+
+/// A copy of an id. The id itself is a part of its message, and would keep all of it in memory until the answer is read. A long id does
+/// keep it: the message is charged to its client, and a copy is not.
 fn detached(id: RawJson) -> RawJson {
+    if id.as_bytes().len() > COPIED_ID_LIMIT {
+        return id;
+    }
     RawJson::from_text(id.as_str()).unwrap_or(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use mainstay::gateway::message::Message;
+
+    use super::*;
+    use crate::budget::Budget;
+    use crate::principal::Principal;
+
+    #[tokio::test]
+    async fn a_long_id_is_charged_as_long_as_it_is_kept_and_a_short_one_keeps_nothing() {
+        let budget = Arc::new(Budget::default());
+        let account = budget.account(Principal::session(1));
+        for (length, is_charged) in [(10, false), (2 * COPIED_ID_LIMIT, true)] {
+            let id = "i".repeat(length);
+            let line = format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"ping"}}"#);
+            let line = account.charge(line.into()).unwrap();
+            let Message::Request { id, method, params } = Message::read_any(&line).await else {
+                panic!("it is a request");
+            };
+            let request = ClientRequest::read(id, &method, params).await;
+            drop(method);
+            drop(line);
+            assert_eq!(budget.held() > length, is_charged, "{} bytes", budget.held());
+            drop(request);
+            assert_eq!(budget.held(), 0);
+        }
+    }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mainstay::Era;
-use mainstay::gateway::message::{self, Message, RpcError};
+use mainstay::gateway::message::{Message, RawJson, RpcError};
 use mainstay::transport::Limits;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{self, Permit};
@@ -182,7 +182,7 @@ impl StdioSession {
                 let params = params.as_ref();
                 let handled = self.router.handle_notification(&self.client, &method, params);
                 if let Err(error) = handled.await {
-                    self.refuse(place, error);
+                    self.refuse(place, None, error);
                 }
             }
             Message::Response { id, result } => {
@@ -190,88 +190,53 @@ impl StdioSession {
             }
             Message::Batch(messages) => match batch::check(self.client.version(), messages.len()) {
                 Ok(()) => {
-                    if let Some(answers) = self.take_batch(&messages).await {
+                    let answer = |request| self.answer_in_batch(request);
+                    if let Some(answers) = batch::take(&self.router, &self.client, &messages, answer).await {
                         let whole = |answers: &Bytes, account: &Account| {
                             account.charge_in_any_case(answers.clone()).into()
                         };
                         answering.spawn(self.send(answers, whole));
                     }
                 }
-                Err(error) => self.refuse(place, error),
+                Err(error) => self.refuse(place, None, error),
             },
             Message::Garbage(what) => {
                 let what = format!("not a message: {what}");
-                self.refuse(place, RpcError::new(RpcError::PARSE_ERROR, what));
+                self.refuse(place, None, RpcError::new(RpcError::PARSE_ERROR, what));
             }
         }
     }
 
-    /// Reports an error in something that has no id.
-    fn refuse(&self, place: Permit<'_, QueuedMessage>, error: RpcError) {
+    /// Refuses a line, under the id of its request where that is known.
+    fn refuse(&self, place: Permit<'_, QueuedMessage>, id: Option<&RawJson>, error: RpcError) {
         log_refused_line(error.message());
         let no_id = self.client.version().map_or(NoId::Absent, NoId::in_version);
-        place.send(OutgoingMessage::from(no_id.refusal(error)).into());
+        place.send(OutgoingMessage::from(no_id.refusal(id, error)).into());
     }
 
-    /// Refuses a line that is too long, under the id of its request where that can be told.
     fn refuse_long(&self, place: Permit<'_, QueuedMessage>, skipped: &SkippedLine) {
         let (length, limit) = (skipped.length, Limits::DEFAULT_MESSAGE);
         let what = format!("the message has {length} bytes, which is too long: the limit is {limit}");
         let error = RpcError::new(RpcError::INVALID_REQUEST, what);
-        let Some(id) = skipped.request_id() else {
-            return self.refuse(place, error);
-        };
-        log_refused_line(error.message());
-        place.send(OutgoingMessage::from(message::response(&id, &Err(error))).into());
+        self.refuse(place, skipped.request_id().as_ref(), error);
     }
 
     /// Refuses a message that does not fit into the client's budget.
     async fn refuse_spent(&self, place: Permit<'_, QueuedMessage>, line: &Bytes, spent: Spent) {
-        match Message::read_any(line).await {
-            Message::Request { id, .. } => {
-                log_refused_line(&spent.to_string());
-                let refused = message::response(&id, &Err(spent.into()));
-                place.send(OutgoingMessage::from(refused).into());
-            }
+        let id = match Message::read_any(line).await {
+            Message::Request { id, .. } => Some(id),
             Message::Notification { .. }
             | Message::Response { .. }
             | Message::Batch(_)
-            | Message::Garbage(_) => self.refuse(place, spent.into()),
-        }
+            | Message::Garbage(_) => None,
+        };
+        self.refuse(place, id.as_ref(), spent.into());
     }
 
-    /// Takes the messages of a batch in their order; the answers to its requests, if it has any.
-    async fn take_batch(&self, messages: &[Bytes]) -> Option<PendingLine> {
-        let mut pending = Vec::new();
-        for message in messages {
-            match Message::read_any(message).await {
-                // `subscriptions/listen` never ends, and would keep the other answers back.
-                Message::Request { id, method, .. }
-                    if matches!(&*method, "initialize" | "subscriptions/listen") =>
-                {
-                    pending.push(batch::not_in_a_batch(&id, &method));
-                }
-                Message::Request { id, method, params } => {
-                    let request = ClientRequest::read(id, &method, params).await;
-                    let (answer, account) = (self.answer(request), self.account.clone());
-                    pending.push(
-                        Box::pin(async move { Some(answer.await?.write_line(&account)) }) as PendingLine
-                    );
-                }
-                Message::Notification { method, params } => {
-                    let params = params.as_ref();
-                    let handled = self.router.handle_notification(&self.client, &method, params);
-                    if let Err(error) = handled.await {
-                        pending.push(batch::refused(error));
-                    }
-                }
-                Message::Response { id, result } => {
-                    self.client.answered(&id, result);
-                }
-                Message::Batch(_) | Message::Garbage(_) => pending.push(batch::not_a_message()),
-            }
-        }
-        (!pending.is_empty()).then(|| Box::pin(batch::join(pending)) as PendingLine)
+    /// The answer to a request of a batch.
+    fn answer_in_batch(&self, request: ClientRequest) -> PendingLine {
+        let (answer, account) = (self.answer(request), self.account.clone());
+        Box::pin(async move { Some(answer.await?.write_line(&account)) })
     }
 
     /// Waits for an answer, writes it, and queues it for the client.

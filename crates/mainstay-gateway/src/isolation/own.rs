@@ -1,11 +1,11 @@
 //! The servers of one session's own, and the handler of their requests and notifications.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use mainstay::catalog::Kind;
-use mainstay::gateway::message::{RawJson, RpcError};
+use mainstay::gateway::message::RpcError;
 use mainstay::gateway::{Introduction, catalog_of, introduced_as};
 use mainstay::handler::{Answer, ServerNotification, ServerRequest};
 use mainstay::{Catalog, CatalogReader, ClientHandler, Fleet, Server, Status};
@@ -13,11 +13,12 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::{Isolated, IsolationError, lock};
+use super::{Isolated, IsolationError};
 use crate::client::Client;
 use crate::gateway::everything;
+use crate::lock::lock;
 use crate::principal::Principal;
-use crate::router::fingerprints_of;
+use crate::router::{RESOURCE_UPDATED, Subscribers, TASK_FOLLOWED, fingerprints_of};
 use crate::scope::Scope;
 
 /// How long the servers of a closed session may take to stop: longer than the stop ladder.
@@ -85,10 +86,10 @@ impl OwnServers {
         shared: &Arc<Catalog>,
         client: &Client,
     ) -> Result<Server, IsolationError> {
-        if let Some(own) = self.state().servers.get(name) {
+        if let Some(own) = lock(&self.state).servers.get(name) {
             return Ok(own.server.clone());
         }
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if let Some(own) = state.servers.get(name) {
             return Ok(own.server.clone());
         }
@@ -123,7 +124,7 @@ impl OwnServers {
 
     /// The session's own server of this name, if it was started.
     pub(crate) fn running(&self, name: &str) -> Option<Server> {
-        self.state().servers.get(name).map(|own| own.server.clone())
+        lock(&self.state).servers.get(name).map(|own| own.server.clone())
     }
 
     fn start(
@@ -141,7 +142,7 @@ impl OwnServers {
             own: Arc::downgrade(self),
         };
         // Under the lock, so that a close of all of them finds this one, or keeps it from starting.
-        let mut live = self.isolated.live();
+        let mut live = lock(&self.isolated.live);
         self.isolated.check_room(&live, name, self.principal)?;
         let builder = self.isolated.builder.clone();
         let fleet = builder.handler(Arc::new(handler)).capabilities(everything());
@@ -160,7 +161,7 @@ impl OwnServers {
     /// The catalog as the session sees it: with the lists of its own servers, as soon as they were listed.
     pub(crate) fn catalog(&self, shared: Arc<Catalog>) -> Arc<Catalog> {
         let own: Vec<_> = {
-            let state = self.state();
+            let state = lock(&self.state);
             let listed = state.servers.iter().filter(|(_, own)| own.has_listed());
             listed
                 .map(|(name, own)| (name.clone(), own.fleet.catalog()))
@@ -195,13 +196,13 @@ impl OwnServers {
 
     /// Whether the session sees the lists of the template server of this name.
     pub(crate) fn follows_template(&self, name: &str) -> bool {
-        let state = self.state();
+        let state = lock(&self.state);
         !state.servers.get(name).is_some_and(OwnServer::has_listed)
     }
 
     /// Sets how much the servers of this scope log, later ones included. Returns those that run: the caller sets their level.
     pub(crate) fn set_log_level(&self, scope: &Scope, level: &str) -> Vec<Server> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.log_level = Some(level.to_owned());
         let servers = state.servers.iter().filter(|(name, _)| scope.holds(name));
         servers.map(|(_, own)| own.server.clone()).collect()
@@ -209,31 +210,20 @@ impl OwnServers {
 
     /// The roots of the session's client changed.
     pub(crate) fn roots_changed(&self) {
-        self.state()
+        lock(&self.state)
             .servers
             .values()
             .for_each(|own| own.fleet.roots_changed());
     }
 
-    /// The server lists something else than the session was shown.
-    fn lists_changed(self: &Arc<Self>, server: &str, kinds: &[Kind]) {
-        self.isolated.subscribers.own_lists_changed(self, server, kinds);
-    }
-
-    fn resource_updated(self: &Arc<Self>, server: &str, params: Option<&RawJson>) {
-        self.isolated
-            .subscribers
-            .own_resource_updated(self, server, params);
-    }
-
-    fn task_changed(self: &Arc<Self>, server: &str, params: Option<&RawJson>) {
-        self.isolated.subscribers.own_task_changed(self, server, params);
+    fn subscribers(&self) -> &Subscribers {
+        &self.isolated.subscribers
     }
 
     /// Closes all of them in the background. Their places are free when they are gone.
     pub(crate) fn close(&self) {
         let servers = {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             state.is_closed = true;
             std::mem::take(&mut state.servers)
         };
@@ -244,14 +234,10 @@ impl OwnServers {
 
     /// Closes one of them. It starts again when the session needs it.
     pub(crate) fn close_one(&self, name: &str) {
-        let closed = self.state().servers.remove_entry(name);
+        let closed = lock(&self.state).servers.remove_entry(name);
         if let Some((name, own)) = closed {
             own.close(name);
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, OwnState> {
-        lock(&self.state)
     }
 }
 
@@ -287,7 +273,7 @@ impl JoinedCatalog {
 
 impl Drop for OwnServerPlace {
     fn drop(&mut self) {
-        self.isolated.live().fleets.remove(&self.number);
+        lock(&self.isolated.live).fleets.remove(&self.number);
     }
 }
 
@@ -318,13 +304,17 @@ impl ClientHandler for SessionHandler {
     fn notification(&self, notification: ServerNotification) {
         let (server, params) = (&notification.server, notification.params.as_ref());
         match (notification.method.as_str(), self.own.upgrade()) {
-            ("notifications/resources/updated", Some(own)) => return own.resource_updated(server, params),
-            ("notifications/tasks", Some(own)) => return own.task_changed(server, params),
-            ("notifications/resources/updated" | "notifications/tasks", None) => return,
-            (_other, Some(_) | None) => {}
-        }
-        if let Some(session) = self.session.upgrade() {
-            session.notify(notification);
+            (RESOURCE_UPDATED, Some(own)) => own.subscribers().resource_updated(server, Some(&own), params),
+            (TASK_FOLLOWED, Some(own)) => {
+                own.subscribers()
+                    .followed_task_changed(server, Some(&own), params);
+            }
+            (RESOURCE_UPDATED | TASK_FOLLOWED, None) => {}
+            (_other, Some(_) | None) => {
+                if let Some(session) = self.session.upgrade() {
+                    session.notify(notification);
+                }
+            }
         }
     }
 }
@@ -353,7 +343,7 @@ impl ListWatch {
             let changed = Kind::ALL.into_iter().zip(before.iter().zip(now));
             let changed = changed.filter_map(|(kind, (before, now))| (*before != now).then_some(kind));
             let changed: Vec<Kind> = changed.collect();
-            own.lists_changed(&self.name, &changed);
+            own.subscribers().own_lists_changed(&own, &self.name, &changed);
             drop(own);
             match catalogs.changed().await {
                 Some(next) => catalog = next,

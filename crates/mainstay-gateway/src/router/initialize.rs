@@ -17,7 +17,7 @@ use super::resolve::removed;
 use super::{RoutedRequest, Router, tasks};
 use crate::client::Client;
 use crate::failure;
-use crate::protocol::{ClientIntroduction, LEGACY_VERSIONS, MODERN_VERSIONS, text};
+use crate::protocol::{ClientIntroduction, LEGACY_VERSIONS, MODERN_VERSIONS, raw, text};
 use crate::scope::Scope;
 
 /// How long a client waits for the first handshake of the one server that it wants. A server that takes longer to start has failed
@@ -214,8 +214,4 @@ fn join(all: &mut Value, more: Value) {
 
 fn own_info() -> RawJson {
     raw(&json!({ "name": "mainstay", "version": env!("CARGO_PKG_VERSION") }))
-}
-
-fn raw(value: &Value) -> RawJson {
-    RawJson::from_value(value).unwrap_or(RawJson::EMPTY_OBJECT)
 }

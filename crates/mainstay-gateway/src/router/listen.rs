@@ -1,7 +1,7 @@
 //! The listens of modern clients: each gets what it asked for, until its client closes the request.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use mainstay::gateway::message::{self, Object, Params, RawJson, RpcError};
@@ -13,7 +13,8 @@ use super::subscriptions::{RESOURCE_LIMIT, Topic};
 use super::tasks::FOLLOWED_LIMIT;
 use super::{RoutedRequest, Router};
 use crate::client::Outbox;
-use crate::protocol::{invalid_params, text};
+use crate::lock::lock;
+use crate::protocol::{invalid_params, raw, text};
 
 /// Messages that wait for the acknowledgement of a listen; more are dropped. Each is a change that happened in the moment between.
 const UNACKNOWLEDGED_LIMIT: usize = 1024;
@@ -134,8 +135,7 @@ impl Acknowledgement {
         if self.follows {
             notifications["taskIds"] = json!(self.tasks);
         }
-        let params = RawJson::from_value(&json!({ "notifications": notifications }));
-        labelled(Some(&params.unwrap_or(RawJson::EMPTY_OBJECT)), id)
+        labelled(Some(&raw(&json!({ "notifications": notifications }))), id)
     }
 }
 
@@ -156,7 +156,7 @@ impl UnacknowledgedOutbox {
 
     /// Sends the acknowledgement, and then all that has waited for it.
     fn acknowledge(&self, acknowledgement: Bytes) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         self.outbox.send(acknowledgement);
         for message in waiting.take().into_iter().flatten() {
             self.outbox.send(message);
@@ -166,7 +166,7 @@ impl UnacknowledgedOutbox {
 
 impl Outbox for UnacknowledgedOutbox {
     fn send(&self, message: Bytes) -> bool {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         match &mut *waiting {
             None => self.outbox.send(message),
             Some(waiting) if waiting.len() < UNACKNOWLEDGED_LIMIT => {
@@ -178,7 +178,7 @@ impl Outbox for UnacknowledgedOutbox {
     }
 
     fn offer(&self, message: Bytes) -> bool {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = lock(&self.waiting);
         // What the client can miss does not wait.
         waiting.is_none() && self.outbox.offer(message)
     }

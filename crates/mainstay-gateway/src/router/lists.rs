@@ -5,7 +5,7 @@
 //! Each wait ends as soon as an attempt to start the server has failed.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use mainstay::catalog::{CatalogHash, Item, Kind, Offer, ServerCatalog};
@@ -13,7 +13,7 @@ use mainstay::config::ToolView;
 use mainstay::gateway::ServerExt;
 use mainstay::gateway::message::{INLINE_LIMIT, Object, RawJson, RpcError, process_payload};
 use mainstay::server::NotConnected;
-use mainstay::{CallError, Catalog, Era, Server, StateKind, Status};
+use mainstay::{CallError, Catalog, Era, Fleet, Server, StateKind, Status};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -22,6 +22,7 @@ use super::resolve::removed;
 use super::{RoutedRequest, Router};
 use crate::client::Client;
 use crate::failure;
+use crate::lock::lock;
 use crate::protocol::text;
 use crate::scope::Scope;
 
@@ -110,7 +111,7 @@ impl Lists {
     /// Cancel safety: dropping it changes nothing.
     async fn get(&self, key: ListKey, version: ListVersion, source: ListSource) -> Arc<Pages> {
         let current = |lists: &Self| {
-            let written = lists.written().get(&key).cloned();
+            let written = lock(&lists.written).get(&key).cloned();
             let current = written.filter(|written| written.version == version);
             current.map(|written| written.pages)
         };
@@ -132,12 +133,19 @@ impl Lists {
             version,
             pages: pages.clone(),
         };
-        self.written().insert(key, written);
+        lock(&self.written).insert(key, written);
         pages
     }
+}
 
-    fn written(&self) -> MutexGuard<'_, HashMap<ListKey, WrittenList>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+impl Lists {
+    /// Forgets the lists of servers that this fleet does not have any more.
+    pub(super) fn forget_removed(&self, fleet: &Fleet) {
+        let is_there = |scope: &Scope| match scope {
+            Scope::Union => true,
+            Scope::Server(name) => fleet.server(name).is_some(),
+        };
+        lock(&self.written).retain(|(scope, ..), _| is_there(scope));
     }
 }
 
@@ -297,4 +305,25 @@ fn has_not_failed(status: &Status) -> bool {
 
 fn left(since: &OnceLock<Instant>, limit: Duration) -> Duration {
     limit.saturating_sub(since.get_or_init(Instant::now).elapsed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sessions::DoorKind;
+
+    #[tokio::test(start_paused = true)]
+    async fn lists_of_removed_servers_are_forgotten() {
+        let gateway = crate::fuzzing::gateway();
+        let router = &gateway.0;
+        for scope in [Scope::Union, Scope::Server("a".into())] {
+            let client = router.open_session(scope, None, DoorKind::Stdio);
+            router.pages(&client, Kind::Tool).await;
+        }
+        assert_eq!(lock(&router.lists.written).len(), 2);
+        gateway.apply([]).await;
+        let written = lock(&router.lists.written);
+        let scopes: Vec<_> = written.keys().map(|(scope, ..)| scope).collect();
+        assert_eq!(scopes, [&Scope::Union]);
+    }
 }

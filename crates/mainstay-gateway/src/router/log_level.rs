@@ -6,7 +6,7 @@
 //! set to it before the request, and stays so until a session changes its level.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mainstay::gateway::message::{Object, RawJson, RpcError};
@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use super::resolve::{Upstream, string};
 use super::{RoutedRequest, Router, Subscribers};
 use crate::client::Client;
+use crate::lock::lock;
 use crate::protocol::invalid_params;
 
 /// The levels of the protocol, least severe first.
@@ -158,7 +159,7 @@ impl Subscribers {
 impl ServerLevels {
     async fn lock(&self, server: &str) -> tokio::sync::OwnedMutexGuard<Option<Level>> {
         let level = {
-            let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut table = lock(&self.0);
             match table.get(server) {
                 Some(level) => level.clone(),
                 None => table.entry(server.to_owned()).or_default().clone(),
@@ -169,7 +170,7 @@ impl ServerLevels {
 
     /// Whether the server was set to a level, or is being set.
     fn is_set(&self, server: &str) -> bool {
-        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = lock(&self.0);
         let level = table.get(server);
         level.is_some_and(|level| level.try_lock().map_or(true, |level| level.is_some()))
     }

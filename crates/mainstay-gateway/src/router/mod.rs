@@ -30,9 +30,11 @@ pub(crate) use lists::StartWaits;
 pub(crate) use log_level::Level;
 #[cfg(any(test, fuzzing))]
 pub(crate) use state::fuzz as fuzz_state;
-pub(crate) use subscribers::{Subscriber, Subscribers, TASK_STATUS, fingerprints_of, task_id};
+pub(crate) use subscribers::{
+    RESOURCE_UPDATED, Subscriber, Subscribers, TASK_FOLLOWED, TASK_STATUS, fingerprints_of, task_id,
+};
 
-use crate::budget::{Budget, BudgetLimits};
+use crate::budget::Budget;
 use crate::client::{Client, Outbox, RunningRequest};
 use crate::door::HttpCaller;
 use crate::failure::Advice;
@@ -47,6 +49,9 @@ use parked::ParkedCalls;
 use subscriptions::Subscriptions;
 use tasks::ClientTasks;
 
+/// The longest method, in bytes. A request that runs keeps copies of it, which no budget counts.
+const METHOD_LIMIT: usize = 1024;
+
 pub(crate) struct Router {
     fleet: Fleet,
     pub(crate) subscribers: Arc<Subscribers>,
@@ -59,7 +64,7 @@ pub(crate) struct Router {
     subscriptions: Subscriptions,
     tasks: ClientTasks,
     /// What the program knows to do about failures.
-    advice: Advice,
+    pub(crate) advice: Advice,
 }
 
 /// One request, as it came through a door.
@@ -75,6 +80,7 @@ pub(crate) struct RoutedRequest<'a> {
 }
 
 impl Router {
+    /// A router with the default budget, which measures and advises nothing.
     pub(crate) fn new(fleet: Fleet, subscribers: Arc<Subscribers>, isolated: Arc<Isolated>) -> Self {
         Self {
             fleet,
@@ -88,24 +94,6 @@ impl Router {
             subscriptions: Subscriptions::default(),
             advice: Advice::default(),
         }
-    }
-
-    /// The router with these limits for what is held for clients.
-    pub(crate) fn with_limits(self, limits: BudgetLimits) -> Self {
-        Self {
-            budget: Arc::new(Budget::new(limits)),
-            ..self
-        }
-    }
-
-    /// The router that observes its requests so.
-    pub(crate) fn observed(self, observer: RequestObserver) -> Self {
-        Self { observer, ..self }
-    }
-
-    /// The router whose failures say this.
-    pub(crate) fn advising(self, advice: Advice) -> Self {
-        Self { advice, ..self }
     }
 
     pub(crate) fn fleet(&self) -> &Fleet {
@@ -128,8 +116,9 @@ impl Router {
         self.subscribers.catalog_changed(catalog, &self.isolated).await;
     }
 
-    /// There may be other servers under the same names: subscriptions are made there again.
+    /// There may be other servers under the same names: subscriptions are made there again. Lists of removed servers are forgotten.
     pub(crate) fn servers_changed(&self) {
+        self.lists.forget_removed(&self.fleet);
         self.subscriptions.renew(&self.fleet);
     }
 
@@ -194,6 +183,11 @@ impl Router {
 
     async fn dispatch(&self, request: RoutedRequest<'_>) -> Result<RawJson, RpcError> {
         request.params.check_members()?;
+        if request.method.len() > METHOD_LIMIT {
+            let length = request.method.len();
+            let what = format!("the method has {length} bytes, and {METHOD_LIMIT} are the most");
+            return Err(RpcError::new(RpcError::INVALID_REQUEST, what));
+        }
         if let Scope::Server(name) = &request.client.scope
             && self.fleet.server(name).is_none()
         {

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mainstay::gateway::message::{RawJson, RpcError};
@@ -19,8 +19,9 @@ use tokio::time::{Instant, sleep_until};
 use super::RoutedRequest;
 use super::forward::{ForwardedCall, Question};
 use super::resolve::Upstream;
-use super::state::{CallKey, CheckedState, OwnStateKey, StateSigner, UncheckedState};
+use super::state::{CallKey, StateSigner};
 use crate::budget::{Account, Budget, BudgetLimits, HeldBytes, Spent};
+use crate::lock::lock;
 use crate::protocol::SERVER_UNAVAILABLE;
 
 /// How long a parked call waits for its client's retry: as long as a person may take.
@@ -71,7 +72,7 @@ pub(super) enum NoParkedCall {
 impl ParkedCalls {
     pub(super) fn new() -> Self {
         Self {
-            signer: StateSigner::new(OwnStateKey::draw()),
+            signer: StateSigner::new(),
             calls: Arc::default(),
             places: Arc::new(Budget::new(PLACES)),
         }
@@ -94,8 +95,8 @@ impl ParkedCalls {
             .hold(1)
             .map_err(no_place)?;
         let held = account.hold(PARKING_COST + question.bytes())?;
-        let purpose = self.signer.purpose_of(request.client, request.method, params);
-        let (key, state) = self.signer.draw(purpose.await, RETRY_TIMEOUT)?;
+        let named = self.signer.name_call(request.client, request.method, params);
+        let (key, state) = named.await?;
         let since = Instant::now();
         let parked = ParkedCall {
             server: call.upstream.server.clone(),
@@ -105,7 +106,7 @@ impl ParkedCalls {
             expiry: ParkedCallTimer::at(since + RETRY_TIMEOUT, key, &self.calls),
             _held: [place, held],
         };
-        self.calls().insert(key, parked);
+        lock(&self.calls).insert(key, parked);
         Ok(state)
     }
 
@@ -117,15 +118,12 @@ impl ParkedCalls {
         state: &str,
         request: &RoutedRequest<'_>,
     ) -> Result<(ForwardedCall, Question), NoParkedCall> {
-        let state = UncheckedState::read(state).ok_or(NoParkedCall::NotOurs)?;
         let params = request.params.as_raw().cloned();
-        let purpose = self.signer.purpose_of(request.client, request.method, params);
-        let key = match self.signer.check(&state, purpose.await) {
-            CheckedState::Key(key) => key,
-            CheckedState::Expired => return Err(NoParkedCall::Gone),
-            CheckedState::NotOurs => return Err(NoParkedCall::NotOurs),
-        };
-        let parked = self.calls().remove(&key).ok_or(NoParkedCall::Gone)?;
+        let found = self
+            .signer
+            .find_call(state, request.client, request.method, params);
+        let key = found.await.ok_or(NoParkedCall::NotOurs)?;
+        let parked = lock(&self.calls).remove(&key).ok_or(NoParkedCall::Gone)?;
         let call = parked.background.stop().await.ok_or(NoParkedCall::Gone)?;
         Ok((call, parked.question))
     }
@@ -137,7 +135,7 @@ impl ParkedCalls {
             return;
         }
         let server = &upstream.server;
-        let mut calls = self.calls();
+        let mut calls = lock(&self.calls);
         let mut parked_here = calls
             .iter_mut()
             .filter(|(_, parked)| parked.server.name() == server.name())
@@ -151,10 +149,6 @@ impl ParkedCalls {
                 parked.expiry = ParkedCallTimer::at(at, *key, &self.calls);
             }
         }
-    }
-
-    fn calls(&self) -> MutexGuard<'_, HashMap<CallKey, ParkedCall>> {
-        lock(&self.calls)
     }
 }
 
@@ -171,10 +165,6 @@ fn no_place(spent: Spent) -> RpcError {
         Spent::All { all } => format!("{all} calls wait for their clients already: call again later"),
     };
     RpcError::new(SERVER_UNAVAILABLE, what)
-}
-
-fn lock(calls: &CallTable) -> MutexGuard<'_, HashMap<CallKey, ParkedCall>> {
-    calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Ends a parked call whose client does not come back. Dropped with the call, it leaves no timer behind.

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -22,110 +21,75 @@ use crate::scope::Scope;
 /// The name of a parked call, drawn at random.
 pub(super) type CallKey = [u8; 16];
 
-const EXPIRY_LENGTH: usize = 8;
 const SIGNATURE_LENGTH: usize = 32;
 
 /// A member up to this length counts as the same however it is spelt. A longer one is compared byte for byte, without parsing.
 const PARSED_MEMBER_LIMIT: usize = 64 * 1024;
 
-/// Where the key comes from that states are signed with. Gateways that have the same key accept each other's states.
-pub(super) trait StateKeySource: Send + Sync {
-    /// The key to sign with and to check with.
-    fn key(&self) -> &hmac::Key;
-}
-
-/// A key of this gateway alone, which lives as long as the gateway.
-pub(super) struct OwnStateKey(hmac::Key);
-
-impl OwnStateKey {
-    pub(super) fn draw() -> Self {
-        let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
-        Self(key.expect("the system has random numbers"))
-    }
-}
-
-impl StateKeySource for OwnStateKey {
-    fn key(&self) -> &hmac::Key {
-        &self.0
-    }
-}
-
-/// Signs states and checks them.
+/// Signs states and checks them, with a key that lives as long as the gateway.
 pub(super) struct StateSigner {
-    keys: Box<dyn StateKeySource>,
+    key: hmac::Key,
     random: SystemRandom,
 }
 
 /// What a state is good for: the retry of one request, by one principal, at one address. A digest of all of these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct StatePurpose([u8; 32]);
-
-/// A state that has the form of the gateway's own, before its signature is checked.
-pub(super) struct UncheckedState(Vec<u8>);
-
-/// The result of checking a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CheckedState {
-    /// It names this parked call.
-    Key(CallKey),
-    /// The gateway wrote it for this purpose, too long ago.
-    Expired,
-    /// The gateway did not write it for this purpose.
-    NotOurs,
-}
+type StatePurpose = [u8; 32];
 
 impl StateSigner {
-    pub(super) fn new(keys: impl StateKeySource + 'static) -> Self {
+    pub(super) fn new() -> Self {
+        let random = SystemRandom::new();
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &random);
         Self {
-            keys: Box::new(keys),
-            random: SystemRandom::new(),
+            key: key.expect("the system has random numbers"),
+            random,
         }
     }
 
-    /// Draws a key, and writes the state that names it for this long.
-    pub(super) fn draw(
-        &self,
-        purpose: StatePurpose,
-        lifetime: Duration,
-    ) -> Result<(CallKey, String), RpcError> {
-        let mut key = CallKey::default();
-        let none = |_| RpcError::new(RpcError::INTERNAL_ERROR, "the system has no random numbers");
-        self.random.fill(&mut key).map_err(none)?;
-        Ok((key, self.sign(key, now() + lifetime, purpose)))
-    }
-
-    fn sign(&self, key: CallKey, expires: Duration, purpose: StatePurpose) -> String {
-        let mut state = key.to_vec();
-        state.extend_from_slice(&expires.as_secs().to_be_bytes());
-        let signature = hmac::sign(self.keys.key(), &signed(&state, purpose));
-        state.extend_from_slice(signature.as_ref());
-        URL_SAFE_NO_PAD.encode(state)
-    }
-
-    /// Checks a state against the purpose of the request that brings it.
-    pub(super) fn check(&self, state: &UncheckedState, purpose: StatePurpose) -> CheckedState {
-        let (named, signature) = state.0.split_at(size_of::<CallKey>() + EXPIRY_LENGTH);
-        if hmac::verify(self.keys.key(), &signed(named, purpose), signature).is_err() {
-            return CheckedState::NotOurs;
-        }
-        let (key, expires) = named.split_at(size_of::<CallKey>());
-        let expires = expires.try_into().map_or(0, u64::from_be_bytes);
-        match key.try_into() {
-            Ok(key) if now().as_secs() < expires => CheckedState::Key(key),
-            Ok(_) | Err(_) => CheckedState::Expired,
-        }
-    }
-
-    /// The purpose of a state for the retry of this request, and of the state that such a retry brings. A thread that may block
-    /// digests large parameters.
+    /// Names a call, and writes the state that a retry of this request finds it with.
     ///
     /// Cancel safety: dropping it changes nothing.
-    pub(super) async fn purpose_of(
+    pub(super) async fn name_call(
         &self,
         client: &Client,
         method: &str,
         params: Option<RawJson>,
-    ) -> StatePurpose {
+    ) -> Result<(CallKey, String), RpcError> {
+        let mut call = CallKey::default();
+        let none = |_| RpcError::new(RpcError::INTERNAL_ERROR, "the system has no random numbers");
+        self.random.fill(&mut call).map_err(none)?;
+        let purpose = self.purpose_of(client, method, params).await;
+        Ok((call, self.sign(call, &purpose)))
+    }
+
+    /// The call that a state names for a retry of this request; `None` when the gateway did not write the state for that.
+    ///
+    /// Cancel safety: dropping it changes nothing.
+    pub(super) async fn find_call(
+        &self,
+        state: &str,
+        client: &Client,
+        method: &str,
+        params: Option<RawJson>,
+    ) -> Option<CallKey> {
+        let state = decoded(state)?;
+        let purpose = self.purpose_of(client, method, params).await;
+        self.verify(&state, &purpose)
+    }
+
+    fn sign(&self, call: CallKey, purpose: &StatePurpose) -> String {
+        let signature = hmac::sign(&self.key, &[&call[..], purpose].concat());
+        URL_SAFE_NO_PAD.encode([&call[..], signature.as_ref()].concat())
+    }
+
+    fn verify(&self, state: &[u8], purpose: &StatePurpose) -> Option<CallKey> {
+        let (call, signature) = state.split_first_chunk::<{ size_of::<CallKey>() }>()?;
+        hmac::verify(&self.key, &[&call[..], purpose].concat(), signature).ok()?;
+        Some(*call)
+    }
+
+    /// The purpose of a state for the retry of this request, and of the state that such a retry brings. A thread that may block
+    /// digests large parameters.
+    async fn purpose_of(&self, client: &Client, method: &str, params: Option<RawJson>) -> StatePurpose {
         let mut digest = digest::Context::new(&digest::SHA256);
         let mut text = Vec::new();
         client.principal.write_to(&mut text);
@@ -138,30 +102,22 @@ impl StateSigner {
         }
         write_part(&mut text, method.as_bytes());
         digest.update(&text);
-        let key = self.keys.key().clone();
+        let key = self.key.clone();
         let length = params.as_ref().map_or(0, |params| params.as_bytes().len());
         let finish = move || {
             digest.update(&digest_of_params(&key, params.as_ref()));
-            let mut purpose = [0; 32];
+            let mut purpose = StatePurpose::default();
             purpose.copy_from_slice(digest.finish().as_ref());
-            StatePurpose(purpose)
+            purpose
         };
         process_payload(length, finish).await
     }
 }
 
-impl UncheckedState {
-    /// Reads a state; `None` when the gateway cannot have written it.
-    pub(super) fn read(state: &str) -> Option<Self> {
-        let state = URL_SAFE_NO_PAD.decode(state).ok()?;
-        let is_long_enough = state.len() == size_of::<CallKey>() + EXPIRY_LENGTH + SIGNATURE_LENGTH;
-        is_long_enough.then_some(Self(state))
-    }
-}
-
-/// What the signature of a state covers.
-fn signed(named: &[u8], purpose: StatePurpose) -> Vec<u8> {
-    [named, &purpose.0].concat()
+/// The bytes of a state; `None` when the gateway cannot have written it.
+fn decoded(state: &str) -> Option<Vec<u8>> {
+    let state = URL_SAFE_NO_PAD.decode(state).ok()?;
+    (state.len() == size_of::<CallKey>() + SIGNATURE_LENGTH).then_some(state)
 }
 
 /// A digest of the parameters that leaves out what a retry changes, and does not depend on the order of the members.
@@ -257,10 +213,6 @@ fn write_part(text: &mut Vec<u8>, part: &[u8]) {
     text.extend_from_slice(part);
 }
 
-fn now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
-}
-
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 
@@ -276,36 +228,21 @@ mod tests {
     use crate::sessions::{DoorKind, SessionNotes};
 
     #[test]
-    fn a_state_is_valid_for_the_gateway_that_wrote_it_for_its_purpose_and_in_time() {
-        let (signer, other) = (
-            StateSigner::new(OwnStateKey::draw()),
-            StateSigner::new(OwnStateKey::draw()),
-        );
-        let check = |signer: &StateSigner, state: &str, purpose| match UncheckedState::read(state) {
-            Some(state) => signer.check(&state, purpose),
-            None => CheckedState::NotOurs,
-        };
-        let purpose = StatePurpose([1; 32]);
-        let (key, state) = signer.draw(purpose, Duration::from_secs(60)).unwrap();
-        assert_eq!(check(&signer, &state, purpose), CheckedState::Key(key));
-        assert_eq!(
-            check(&signer, &state, StatePurpose([2; 32])),
-            CheckedState::NotOurs
-        );
-        assert_eq!(check(&other, &state, purpose), CheckedState::NotOurs);
-        let late = signer.sign(key, Duration::ZERO, purpose);
-        assert_eq!(check(&signer, &late, purpose), CheckedState::Expired);
+    fn a_state_is_valid_for_the_gateway_that_wrote_it_and_for_its_purpose() {
+        let (signer, other) = (StateSigner::new(), StateSigner::new());
+        let check = |signer: &StateSigner, state: &str, purpose| signer.verify(&decoded(state)?, purpose);
+        let (call, purpose) = ([3; 16], &[1; 32]);
+        let state = signer.sign(call, purpose);
+        assert_eq!(check(&signer, &state, purpose), Some(call));
+        assert_eq!(check(&signer, &state, &[2; 32]), None);
+        assert_eq!(check(&other, &state, purpose), None);
         for foreign in ["", "!!", "mainstay.AAAA", &state[1..], &format!("{state}AA")] {
-            assert_eq!(
-                check(&signer, foreign, purpose),
-                CheckedState::NotOurs,
-                "{foreign}"
-            );
+            assert_eq!(check(&signer, foreign, purpose), None, "{foreign}");
         }
         let mut forged = state.clone().into_bytes();
         forged[3] = if forged[3] == b'A' { b'B' } else { b'A' };
         let forged = String::from_utf8(forged).unwrap();
-        assert_eq!(check(&signer, &forged, purpose), CheckedState::NotOurs);
+        assert_eq!(check(&signer, &forged, purpose), None);
     }
 
     #[test]
@@ -319,9 +256,8 @@ mod tests {
 
     #[test]
     fn the_order_of_members_makes_no_other_request_and_anything_else_does() {
-        let signer = StateSigner::new(OwnStateKey::draw());
-        let digest =
-            |text: &str| digest_of_params(signer.keys.key(), Some(&RawJson::from_text(text).unwrap()));
+        let signer = StateSigner::new();
+        let digest = |text: &str| digest_of_params(&signer.key, Some(&RawJson::from_text(text).unwrap()));
         let one = digest(r#"{"a":{"x":1,"y":[1,2]},"b":"t"}"#);
         assert_eq!(
             one,
@@ -340,7 +276,7 @@ mod tests {
         ] {
             assert_ne!(one, digest(other), "{other}");
         }
-        assert_ne!(digest("{}"), digest_of_params(signer.keys.key(), None));
+        assert_ne!(digest("{}"), digest_of_params(&signer.key, None));
     }
 
     #[test]
@@ -367,7 +303,7 @@ mod tests {
             let tasks = ClientTasks::new(false).of(principal, Scope::Union);
             let notes = SessionNotes::new(DoorKind::Http, std::sync::Arc::default());
             let client = Client::of_request(principal, Scope::Union, tasks, &ClientMeta::default(), notes);
-            let signer = StateSigner::new(OwnStateKey::draw());
+            let signer = StateSigner::new();
             let members = |count: usize| {
                 let members: Vec<_> = (0..count).map(|n| format!("\"{n}\":1")).collect();
                 RawJson::from_text(format!("{{{}}}", members.join(","))).ok()

@@ -23,9 +23,9 @@ use crate::isolation::OwnServers;
 use crate::protocol::SUBSCRIPTION_KEY;
 use crate::scope::Scope;
 pub(crate) use fingerprints::fingerprints_of;
-pub(crate) use subscriber::{ListFilter, Subscriber, TASK_STATUS, task_id};
+pub(crate) use subscriber::{ListFilter, Subscriber, TASK_FOLLOWED, TASK_STATUS, task_id};
 
-const RESOURCE_UPDATED: &str = "notifications/resources/updated";
+pub(crate) const RESOURCE_UPDATED: &str = "notifications/resources/updated";
 
 /// All subscribers. It is the fleet's handler, so everything comes here that no call caused.
 ///
@@ -127,22 +127,17 @@ impl Subscribers {
         }
     }
 
-    fn resource_updated(&self, server: &str, params: Option<&RawJson>) {
-        self.send_update(params, |entry, topic| entry.is_subscribed(topic, server, false));
-    }
-
-    /// Sends an update of a resource of a session's own server to that session and its listens.
-    pub(crate) fn own_resource_updated(&self, own: &Arc<OwnServers>, server: &str, params: Option<&RawJson>) {
-        self.send_update(params, |entry, topic| {
-            entry.is_of(own) && entry.is_subscribed(topic, server, true)
-        });
-    }
-
-    fn send_update(&self, params: Option<&RawJson>, wants: impl Fn(&SubscriberEntry, &Topic) -> bool) {
+    /// Sends an update of a resource to those who subscribed to it: at the shared server, or at the session's `own` server.
+    pub(crate) fn resource_updated(
+        &self,
+        server: &str,
+        own: Option<&Arc<OwnServers>>,
+        params: Option<&RawJson>,
+    ) {
         let Some(topic) = resource(params) else { return };
         let broadcast = Broadcast::of_change(RESOURCE_UPDATED, params);
         for entry in self.table().entries.values() {
-            if wants(entry, &topic) {
+            if entry.is_subscribed(&topic, server, own) {
                 entry.send(&broadcast);
             }
         }
@@ -237,10 +232,11 @@ impl SubscriberEntry {
         }
     }
 
-    /// Whether it subscribed to this topic at this server: the shared one, or its session's own.
-    fn is_subscribed(&self, topic: &Topic, server: &str, is_own: bool) -> bool {
+    /// Whether it subscribed to this topic at this server: the shared one, or the one that its session has among its `own`.
+    fn is_subscribed(&self, topic: &Topic, server: &str, own: Option<&Arc<OwnServers>>) -> bool {
         let subscribed = self.topics.get(topic);
-        subscribed.is_some_and(|topic| *topic.server == *server && topic.is_own == is_own)
+        subscribed.is_some_and(|topic| *topic.server == *server && topic.is_own == own.is_some())
+            && own.is_none_or(|own| self.is_of(own))
     }
 
     /// Whether it sees the shared server of this name. A template server is shared with no session.
@@ -288,8 +284,8 @@ impl ClientHandler for Subscribers {
     fn notification(&self, notification: ServerNotification) {
         let (server, params) = (&notification.server, notification.params.as_ref());
         match notification.method.as_str() {
-            RESOURCE_UPDATED => self.resource_updated(server, params),
-            subscriber::TASK_FOLLOWED => self.followed_task_changed(server, params),
+            RESOURCE_UPDATED => self.resource_updated(server, None, params),
+            TASK_FOLLOWED => self.followed_task_changed(server, None, params),
             _other if self.has_one_client => self.notify_only_client(notification),
             TASK_STATUS => {
                 if let Some(id) = task_id(params) {

@@ -6,7 +6,7 @@
 //! subscribes there.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use mainstay::gateway::ServerExt;
 use mainstay::gateway::message::{RawJson, RpcError};
@@ -20,6 +20,7 @@ use crate::budget::HeldBytes;
 use crate::client::Client;
 use crate::failure::{self, Advice};
 use crate::isolation::OwnServers;
+use crate::lock::lock;
 use crate::protocol::invalid_params;
 use crate::scope::Scope;
 
@@ -155,7 +156,7 @@ impl Subscriptions {
     /// Subscribes at servers that replaced others, in the background. A session's own server is never replaced.
     pub(super) fn renew(&self, fleet: &Fleet) {
         let mut missing: HashMap<String, Vec<TopicKey>> = HashMap::new();
-        for (key, topic) in self.table().iter().filter(|(key, _)| key.own.is_none()) {
+        for (key, topic) in lock(&self.0).iter().filter(|(key, _)| key.own.is_none()) {
             let server = fleet.server(&key.server);
             // A topic that changes now is looked at again after the change.
             let is_made = topic.try_lock().is_ok_and(|topic| topic.server == server);
@@ -187,23 +188,19 @@ impl Subscriptions {
     }
 
     async fn lock(&self, key: TopicKey) -> OwnedMutexGuard<TopicState> {
-        let topic = self.table().entry(key).or_default().clone();
+        let topic = lock(&self.0).entry(key).or_default().clone();
         topic.lock_owned().await
     }
 
     /// Forgets a topic without subscribers that no task waits for. Only the table hands out topics, so none can begin to wait
     /// meanwhile.
     fn forget(&self, key: &TopicKey, topic: OwnedMutexGuard<TopicState>) {
-        let mut table = self.table();
+        let mut table = lock(&self.0);
         let is_unused = topic.subscribers == 0;
         drop(topic);
         if is_unused && table.get(key).is_some_and(|topic| Arc::strong_count(topic) == 1) {
             table.remove(key);
         }
-    }
-
-    fn table(&self) -> MutexGuard<'_, HashMap<TopicKey, SharedTopic>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

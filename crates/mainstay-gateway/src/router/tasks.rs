@@ -12,7 +12,6 @@ use std::time::Duration;
 use mainstay::gateway::ServerExt;
 use mainstay::gateway::message::{self, Object, RawJson, RpcError};
 use mainstay::{CallOptions, Era, Server};
-use serde::Serialize;
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
@@ -21,7 +20,7 @@ use super::subscribers::Subscriber;
 use super::subscriptions::Topic;
 use super::{RoutedRequest, Router};
 use crate::client::Client;
-use crate::protocol::{invalid_params, missing_extension, text};
+use crate::protocol::{invalid_params, missing_extension, raw, text};
 pub(crate) use ids::{ClientTasks, OwnTasks};
 use ids::{RelatedMessage, at_server, split_server};
 
@@ -72,13 +71,13 @@ impl Router {
             }
         }
         let mut result = Object::default();
-        result.set("tasks", written(&tasks));
+        result.set("tasks", raw(&tasks));
         if let Some(next) = next {
             result.set("nextCursor", text(&next));
         }
         if !unavailable.is_empty() {
             let meta = json!({ "mainstay": { "unavailable": unavailable } });
-            result.set("_meta", written(&meta));
+            result.set("_meta", raw(&meta));
         }
         Ok(result.to_raw())
     }
@@ -177,7 +176,7 @@ impl TaskReply {
             },
             Self::List => {
                 // The gateway cannot tell whose the tasks are in a list that it cannot read.
-                own_page(client, server, &result).unwrap_or_else(|| written(&json!({ "tasks": [] })))
+                own_page(client, server, &result).unwrap_or_else(|| raw(&json!({ "tasks": [] })))
             }
         }
     }
@@ -211,7 +210,7 @@ fn noted(client: &Client, server: &str, task: &RawJson) -> Option<RawJson> {
 fn own_page(client: &Client, server: &str, result: &RawJson) -> Option<RawJson> {
     let mut page = Object::parse(result)?;
     let listed: Vec<RawJson> = page.get("tasks")?.parse().ok()?;
-    page.set("tasks", written(&own_tasks_in(client, server, &listed)));
+    page.set("tasks", raw(&own_tasks_in(client, server, &listed)));
     Some(page.to_raw())
 }
 
@@ -236,10 +235,6 @@ fn with_id(task: &RawJson, id: RawJson) -> Option<RawJson> {
     Some(task.to_raw())
 }
 
-fn written(value: &impl Serialize) -> RawJson {
-    RawJson::from_value(value).unwrap_or(RawJson::NULL)
-}
-
 /// The server that a cursor is of, and that server's own cursor.
 fn split_cursor(cursor: Option<&RawJson>) -> Result<(Option<String>, Option<String>), RpcError> {
     let Some(cursor) = cursor.filter(|cursor| **cursor != RawJson::NULL) else {
@@ -259,8 +254,7 @@ async fn page(
     cursor: Option<String>,
     options: CallOptions,
 ) -> Option<(Vec<RawJson>, Option<String>)> {
-    let params = cursor.map(|cursor| json!({ "cursor": cursor }));
-    let params = params.and_then(|params| RawJson::from_value(&params).ok());
+    let params = cursor.map(|cursor| raw(&json!({ "cursor": cursor })));
     let options = options.fail_fast().timeout(LIST_TIMEOUT);
     let reply = server.forward("tasks/list", params, options).await.ok()?;
     let length = reply.result.as_bytes().len();

@@ -8,14 +8,14 @@ use serde_json::json;
 
 use crate::SERVERS;
 use crate::clients::{ClientKind, URI};
-use crate::person::{Person, Told};
+use crate::person::{Person, SeenOutcome};
 use crate::support::LONG;
 
-/// How long a change may take to be heard of before it is made once more: a subscription is restored a moment after its
+/// How long the notification of a change may take before the change is made once more: a subscription is restored a moment after its
 /// server is back.
 const HEARD_SOON: Duration = Duration::from_millis(500);
 
-/// All servers are back, on connections on which nobody has asked for anything yet.
+/// All servers are back, on connections on which no client has asked for anything yet.
 pub(crate) async fn servers_are_back(fleet: &Fleet) {
     for server in fleet.servers() {
         let connected = |status: &mainstay::Status| status.state == StateKind::Connected;
@@ -24,7 +24,7 @@ pub(crate) async fn servers_are_back(fleet: &Fleet) {
     }
 }
 
-/// So that no call of before is taken for one that could still ask: one at a time, everybody has an answer.
+/// So that no call of before is taken for one that could still ask: one at a time, every client gets an answer.
 pub(crate) async fn renewed(fleet: &Fleet) {
     for server in fleet.servers() {
         let before = server.status().generation;
@@ -44,17 +44,17 @@ impl Person {
         self.list(SERVERS).await;
         for server in self.servers(SERVERS) {
             let planned = PlannedCall::new(self.key(), "append", false, json!({}));
-            let told = self.call_at(server, planned, ClientKind::Waits).await;
-            assert_eq!(*told, Told::Answer, "server {server}");
+            let outcome = self.call_at(server, planned, ClientKind::Waits).await;
+            assert_eq!(*outcome, SeenOutcome::Answer, "server {server}");
         }
         let server = self.server.unwrap_or(0);
         let question = self.question();
-        let told = self.call_at(server, question, ClientKind::Waits).await;
-        assert_eq!(*told, Told::Answer, "a question of server {server}");
-        self.hears_of_an_update(server).await;
+        let outcome = self.call_at(server, question, ClientKind::Waits).await;
+        assert_eq!(*outcome, SeenOutcome::Answer, "a question of server {server}");
+        self.receives_an_update(server).await;
     }
 
-    async fn hears_of_an_update(&mut self, server: usize) {
+    async fn receives_an_update(&mut self, server: usize) {
         if self.client.subscribes() {
             let subscription = json!({ "uri": URI });
             self.look("resources/subscribe", subscription, LONG).await;
@@ -64,7 +64,7 @@ impl Person {
         while self.client.received().updates() == before {
             assert!(
                 Instant::now() < deadline,
-                "{}: no update of server {server} is heard of",
+                "{}: no update of server {server} arrives",
                 self.mark
             );
             let key = self.key();
@@ -72,7 +72,7 @@ impl Person {
             self.call_at(server, touch, ClientKind::Waits).await;
             let soon = Instant::now() + HEARD_SOON;
             while self.client.received().updates() == before && Instant::now() < soon {
-                // Whoever has one way only hears by asking.
+                // A client with one stream receives only while it asks.
                 self.list(SERVERS).await;
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }

@@ -3,7 +3,7 @@
 //! asked, cancel, leave, and break their own connections; each keeps one session through all of it.
 //! Whatever happens, the gateway keeps its word: see [`verdict`].
 //!
-//! `MAINSTAY_CHAOS_SECONDS` and `MAINSTAY_CHAOS_SEED` ask for another run; the seed decides what everybody does, the
+//! `MAINSTAY_CHAOS_SECONDS` and `MAINSTAY_CHAOS_SEED` ask for another run; the seed decides what every client does, the
 //! machine decides when.
 
 #[path = "../../../mainstay/tests/chaos/adversary.rs"]
@@ -103,11 +103,11 @@ async fn a_gateway_keeps_its_word_in_chaos() {
     let machine_late = machine.worst().await;
 
     let mut diaries = Vec::new();
-    let mut heard = [0; 3];
+    let mut totals = [0; 3];
     for guest in people {
         let received = guest.client.received();
         let of_guest = [received.questions(), received.updates(), received.changes()];
-        heard = std::array::from_fn(|what| heard[what] + of_guest[what]);
+        totals = std::array::from_fn(|what| totals[what] + of_guest[what]);
         guest.client.leave().await;
         diaries.push(guest.diary);
     }
@@ -124,7 +124,7 @@ async fn a_gateway_keeps_its_word_in_chaos() {
         diaries,
         ledgers,
         deeds,
-        heard,
+        received: totals,
         machine_late,
     }
     .judge();

@@ -1,4 +1,4 @@
-//! Whoever is at a client: wants things of the servers, one after the other, and writes down what came of each.
+//! A person at a client: wants things of the servers, one after the other, and writes down what came of each.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ pub(crate) struct Diary {
     pub(crate) answered: usize,
 }
 
-/// One call, and what its caller was told of it.
+/// One call, and the outcome that its caller saw.
 #[derive(Debug)]
 pub(crate) struct Made {
     pub(crate) key: String,
@@ -43,11 +43,11 @@ pub(crate) struct Made {
     pub(crate) most: usize,
     /// In how many rounds it runs, of which only the last may have failed.
     pub(crate) rounds: usize,
-    pub(crate) told: Told,
+    pub(crate) outcome: SeenOutcome,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum SeenOutcome {
     /// What the server said.
     Answer,
     /// What the gateway said for it: what is known of the call.
@@ -135,7 +135,12 @@ impl Person {
         self.call_at(server, planned, kind).await;
     }
 
-    pub(crate) async fn call_at(&mut self, server: usize, planned: PlannedCall, kind: ClientKind) -> &Told {
+    pub(crate) async fn call_at(
+        &mut self,
+        server: usize,
+        planned: PlannedCall,
+        kind: ClientKind,
+    ) -> &SeenOutcome {
         let mut params = json!({ "name": self.public(server, planned.tool), "arguments": planned.arguments });
         if kind == ClientKind::Breaks || self.dice.below(2) == 0 {
             params["_meta"] = json!({ "progressToken": planned.key });
@@ -156,8 +161,8 @@ impl Person {
             let what = format!("{} of {} at {server}, {kind:?}", planned.tool, planned.key);
             self.diary.note(&what, began, limit);
         }
-        let told = answer.map_or(Told::GivenUp, |answer| Told::of(&answer, &planned));
-        if asks && told == Told::Answer {
+        let outcome = answer.map_or(SeenOutcome::GivenUp, |answer| SeenOutcome::of(&answer, &planned));
+        if asks && outcome == SeenOutcome::Answer {
             self.diary.answered += 1;
         }
         let rounds = match ChaosServerKind::of(server).speaks(server) {
@@ -170,9 +175,9 @@ impl Person {
             most: if planned.repeatable { 2 } else { rounds },
             rounds,
             key: planned.key,
-            told,
+            outcome,
         });
-        &self.diary.calls.last().expect("just noted").told
+        &self.diary.calls.last().expect("just noted").outcome
     }
 
     /// Makes a request that only looks; whether it succeeds is up to its server.
@@ -233,7 +238,7 @@ impl Diary {
     }
 }
 
-impl Told {
+impl SeenOutcome {
     /// What an answer says, which must be the answer to this very call.
     fn of(answer: &Value, planned: &PlannedCall) -> Self {
         let (result, error) = (&answer["result"], &answer["error"]);

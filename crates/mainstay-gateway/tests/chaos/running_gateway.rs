@@ -1,4 +1,4 @@
-//! The gateway, and who comes to it.
+//! The gateway, and its clients.
 
 use std::net::SocketAddr;
 

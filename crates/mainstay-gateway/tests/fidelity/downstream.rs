@@ -76,8 +76,8 @@ impl Downstream {
                 let reply = Ask::post_text("/mcp/one", INITIALIZE).send(address).await;
                 let session = reply.header("mcp-session-id").expect("a session").to_owned();
                 greeting = reply.body().await.0;
-                let told = of_session(Ask::post_text("/mcp/one", INITIALIZED), &session);
-                assert_eq!(told.send(address).await.status, 202);
+                let initialized = of_session(Ask::post_text("/mcp/one", INITIALIZED), &session);
+                assert_eq!(initialized.send(address).await.status, 202);
                 Way::Streamable(address, session, None)
             }
             Self::Http(Era::Modern) => Way::Stateless(address, None),
@@ -159,7 +159,7 @@ impl Client {
 }
 
 impl Client {
-    /// Wants to be told of the resource from now on.
+    /// Subscribes to the resource.
     pub(crate) async fn subscribe(&mut self) {
         let listen = format!(
             r#"{{"jsonrpc":"2.0","id":{LISTEN},"method":"subscriptions/listen","params":{{"notifications":{{"resourceSubscriptions":["mem://one"]}},"_meta":{{{ITSELF}}}}}}}"#
@@ -192,16 +192,17 @@ impl Client {
         }
     }
 
-    /// Tells something of its own accord.
-    pub(crate) async fn tell(&mut self, method: &str, params: &str) {
-        let told = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#);
+    /// Sends a notification.
+    pub(crate) async fn notify(&mut self, method: &str, params: &str) {
+        let message = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#);
         let (ask, address) = match &mut self.way {
-            Way::Stdio(pipes) => return pipes.write(&told).await,
-            Way::Streamable(address, session, _) => {
-                (of_session(Ask::post_text("/mcp/one", &told), session), *address)
-            }
-            Way::Stateless(address, _) => (modern(method, "", &told), *address),
-            Way::Sse(address, endpoint, _) => (Ask::post_text(endpoint, &told), *address),
+            Way::Stdio(pipes) => return pipes.write(&message).await,
+            Way::Streamable(address, session, _) => (
+                of_session(Ask::post_text("/mcp/one", &message), session),
+                *address,
+            ),
+            Way::Stateless(address, _) => (modern(method, "", &message), *address),
+            Way::Sse(address, endpoint, _) => (Ask::post_text(endpoint, &message), *address),
         };
         assert_eq!(ask.send(address).await.status, 202);
     }

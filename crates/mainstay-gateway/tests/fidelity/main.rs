@@ -114,7 +114,7 @@ impl Stage {
 impl Pair {
     /// The answer that the client of this pair gets for this result of its server.
     ///
-    /// A modern client is told that it is complete where the server does not say; and that it must not keep what it reads,
+    /// For a modern client the gateway adds that it is complete where the server does not say; and that it must not keep what it reads,
     /// for the same reason.
     fn answer(&self, method: &str, result: &str) -> String {
         let mut result = self.scripted.completed(result);
@@ -131,28 +131,30 @@ impl Pair {
 
     /// The parameters that the server of this pair gets for these of its client, with this in their `_meta`.
     ///
-    /// What a modern client says of itself goes no further than the gateway. What a modern server must be told of its client,
-    /// and how much that client wants logged, is told by the gateway, which also wants to know of the progress.
+    /// What a modern client says of itself goes no further than the gateway. The gateway adds what a modern server
+    /// must know of its client, and how much that client wants logged. It also asks for progress.
     fn params(&self, params: &str, meta: &str) -> String {
         let added = match (self.up.era(), self.down.era()) {
             (Era::Legacy, _) => String::new(),
-            (Era::Modern, Era::Legacy) => TOLD.to_owned(),
-            (Era::Modern, Era::Modern) => format!(r#"{TOLD},"io.modelcontextprotocol/logLevel":"debug""#),
+            (Era::Modern, Era::Legacy) => CLIENT_META.to_owned(),
+            (Era::Modern, Era::Modern) => {
+                format!(r#"{CLIENT_META},"io.modelcontextprotocol/logLevel":"debug""#)
+            }
         };
         format!(r#"{{{params},"_meta":{{{meta}{added},"progressToken":#}}}}"#)
     }
 
     /// The parameters of the latest message of this method at the server, but for the number that the gateway gave it.
-    fn heard(&self, method: &str) -> String {
-        let heard = self.scripted.heard(method);
-        let (head, token) = heard.rsplit_once(r#""progressToken":"#).expect("a token");
+    fn received(&self, method: &str) -> String {
+        let received = self.scripted.received(method);
+        let (head, token) = received.rsplit_once(r#""progressToken":"#).expect("a token");
         let rest = token.trim_start_matches(|digit: char| digit.is_ascii_digit());
         format!(r#"{head}"progressToken":#{rest}"#)
     }
 }
 
-/// What a modern server is told of its client with each request: what the client can answer is passed on as it is.
-const TOLD: &str = concat!(
+/// What the gateway says of a client to a modern server with each request: what the client can answer is passed on as it is.
+const CLIENT_META: &str = concat!(
     r#","io.modelcontextprotocol/protocolVersion":"2026-07-28""#,
     r#","io.modelcontextprotocol/clientCapabilities":{"elicitation":{"x-form":1.0}}"#,
     r#","io.modelcontextprotocol/clientInfo":{"name":"mainstay","version":""#,

@@ -11,9 +11,9 @@ async fn an_unknown_notification_of_a_client_passes_byte_for_byte() {
     everywhere(async |pair| {
         let params = format!(r#"{{"x-told":{ODD},"_meta":{{"example.org/own":{ODD}}}}}"#);
         let method = format!("notifications/x-vendor/{:?}", pair.down);
-        pair.client.tell(&method, &params).await;
-        let heard = pair.scripted.hears(&method).await;
-        assert_same(pair, &heard, &params);
+        pair.client.notify(&method, &params).await;
+        let received = pair.scripted.wait_for(&method).await;
+        assert_same(pair, &received, &params);
     })
     .await;
 }
@@ -26,7 +26,7 @@ async fn notifications_outside_of_calls_pass_byte_for_byte_to_the_one_session() 
             return;
         }
         pair.client.listen().await;
-        // A client that has said nothing yet is told nothing.
+        // A client that has sent nothing yet receives nothing.
         pair.client.ask("x-vendor/method", "", "").await;
         for (method, first) in [
             ("message", format!(r#""level":"error","data":{ODD}"#)),
@@ -36,13 +36,13 @@ async fn notifications_outside_of_calls_pass_byte_for_byte_to_the_one_session() 
                 // In its era a log belongs to a request.
                 continue;
             }
-            pair.scripted.tell(method, &first).await;
-            let told = format!(
+            pair.scripted.notify(method, &first).await;
+            let expected = format!(
                 r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{{{first},{}}}}}"#,
                 *REST
             );
             let got = pair.client.unasked().await;
-            assert_same(pair, &got, &told);
+            assert_same(pair, &got, &expected);
         }
     })
     .await;

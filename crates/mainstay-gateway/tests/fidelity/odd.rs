@@ -1,4 +1,4 @@
-//! Payloads that nobody could pass on who reads them: each part of [`ODD`] is changed by a round trip through values.
+//! Payloads that no gateway could forward unchanged if it parsed them: each part of [`ODD`] is changed by a round trip through values.
 
 use std::sync::LazyLock;
 

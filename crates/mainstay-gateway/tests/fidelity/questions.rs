@@ -45,7 +45,7 @@ async fn a_question_and_its_answer_pass_byte_for_byte() {
             }
         }
         assert_same(pair, &got.concat(), &pair.answer("tools/call", &RESULT));
-        assert_same(pair, &pair.scripted.heard("answer"), &ANSWER);
+        assert_same(pair, &pair.scripted.received("answer"), &ANSWER);
     })
     .await;
 }

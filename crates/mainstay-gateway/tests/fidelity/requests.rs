@@ -11,8 +11,8 @@ async fn what_a_client_sends_and_what_a_tool_answers_passes_byte_for_byte() {
         let meta = format!(r#""example.org/own":{ODD},"traceparent":"00-\u0031""#);
         let got = pair.client.ask("tools/call", &params, &meta).await;
         assert_same(pair, &got.concat(), &pair.answer("tools/call", &RESULT));
-        let heard = pair.heard("tools/call");
-        assert_same(pair, &heard, &pair.params(&params, &meta));
+        let received = pair.received("tools/call");
+        assert_same(pair, &received, &pair.params(&params, &meta));
     })
     .await;
 }
@@ -51,11 +51,11 @@ async fn notifications_during_a_call_pass_byte_for_byte() {
         ] {
             let call = format!(r#""name":"{tool}""#);
             let got = pair.client.ask("tools/call", &call, "").await;
-            let told = format!(
+            let expected = format!(
                 r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{{{first},{}}}}}"#,
                 *REST
             );
-            assert_same(pair, &got[0], &told);
+            assert_same(pair, &got[0], &expected);
             assert_same(pair, &got[1..].concat(), &pair.answer("tools/call", &RESULT));
         }
     })
@@ -66,7 +66,7 @@ async fn notifications_during_a_call_pass_byte_for_byte() {
 async fn a_line_break_between_two_tokens_becomes_a_space_since_a_message_is_one_line() {
     everywhere(async |pair| {
         let Downstream::Http(_) = pair.down else {
-            // Nobody else can send one.
+            // No other server can send one.
             return;
         };
         let written =
@@ -75,7 +75,7 @@ async fn a_line_break_between_two_tokens_becomes_a_space_since_a_message_is_one_
         pair.client.ask("tools/call", &written("\r\n"), meta).await;
         assert_same(
             pair,
-            &pair.heard("tools/call"),
+            &pair.received("tools/call"),
             &pair.params(&written("  "), meta),
         );
     })
@@ -97,8 +97,8 @@ async fn every_other_request_passes_byte_for_byte_unknown_methods_too() {
             let (params, meta) = (format!("{params}{ODD}"), format!(r#""example.org/own":{ODD}"#));
             let got = pair.client.ask(method, &params, &meta).await;
             assert_same(pair, &got.concat(), &pair.answer(method, &RESULT));
-            let heard = pair.heard(method);
-            assert_same(pair, &heard, &pair.params(&params, &meta));
+            let received = pair.received(method);
+            assert_same(pair, &received, &pair.params(&params, &meta));
         }
     })
     .await;

@@ -1,4 +1,4 @@
-//! A server that says exactly what it is meant to say, and keeps exactly what it is told, whatever carries it.
+//! A server that sends exactly what it is meant to send, and keeps exactly what it receives, over every transport.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ pub(crate) type Out = mpsc::UnboundedSender<String>;
 
 pub(crate) struct ScriptedServer {
     pub(crate) era: Era,
-    heard: watch::Sender<Vec<(String, String)>>,
+    received: watch::Sender<Vec<(String, String)>>,
     /// Who waits for the client's answers, by the id of the question.
     asked: Mutex<HashMap<String, oneshot::Sender<String>>>,
     /// Who listens, by the id of the listen.
@@ -29,7 +29,7 @@ impl ScriptedServer {
     pub(crate) fn new(era: Era) -> Arc<Self> {
         Arc::new(Self {
             era,
-            heard: watch::Sender::default(),
+            received: watch::Sender::default(),
             asked: Mutex::default(),
             listens: Mutex::default(),
             unasked: watch::Sender::default(),
@@ -37,18 +37,18 @@ impl ScriptedServer {
     }
 
     /// The parameters of the latest message of this method, as they came.
-    pub(crate) fn heard(&self, method: &str) -> String {
-        let heard = self.heard.borrow();
-        let latest = heard.iter().rev().find(|(of, _)| of == method);
+    pub(crate) fn received(&self, method: &str) -> String {
+        let received = self.received.borrow();
+        let latest = received.iter().rev().find(|(of, _)| of == method);
         latest.unwrap_or_else(|| panic!("{method} came")).1.clone()
     }
 
     /// The same, once a message of this method has come.
-    pub(crate) async fn hears(&self, method: &str) -> String {
-        let mut heard = self.heard.subscribe();
-        let came = heard.wait_for(|heard| heard.iter().any(|(of, _)| of == method));
+    pub(crate) async fn wait_for(&self, method: &str) -> String {
+        let mut received = self.received.subscribe();
+        let came = received.wait_for(|received| received.iter().any(|(of, _)| of == method));
         drop(tokio::time::timeout(LONG, came).await.expect("it comes"));
-        self.heard(method)
+        self.received(method)
     }
 
     /// Has a way for what belongs to no message.
@@ -57,7 +57,7 @@ impl ScriptedServer {
     }
 
     /// Tells something that belongs to no message.
-    pub(crate) async fn tell(&self, method: &str, first: &str) {
+    pub(crate) async fn notify(&self, method: &str, first: &str) {
         let mut unasked = self.unasked.subscribe();
         let way = unasked.wait_for(Option::is_some);
         let way = tokio::time::timeout(LONG, way)
@@ -66,9 +66,9 @@ impl ScriptedServer {
             .unwrap()
             .clone();
         let (out, label) = way.unwrap();
-        let told = notification(method, first);
-        let told = told.replace(r#""_meta":{"#, &format!(r#""_meta":{{{label}"#));
-        out.send(told).expect("somebody listens");
+        let sent = notification(method, first);
+        let sent = sent.replace(r#""_meta":{"#, &format!(r#""_meta":{{{label}"#));
+        out.send(sent).expect("a client listens");
     }
 
     /// Takes one message; what it leads to goes out until this is done.
@@ -90,13 +90,13 @@ impl ScriptedServer {
 
     fn note(&self, method: &str, params: Option<&RawJson>) {
         let params = params.map_or_else(String::new, RawJson::to_string);
-        self.heard
-            .send_modify(|heard| heard.push((method.to_owned(), params)));
+        self.received
+            .send_modify(|received| received.push((method.to_owned(), params)));
     }
 
     fn note_answer(&self, answer: String) {
-        self.heard
-            .send_modify(|heard| heard.push(("answer".to_owned(), answer)));
+        self.received
+            .send_modify(|received| received.push(("answer".to_owned(), answer)));
     }
 
     async fn answer(&self, id: &str, method: &str, params: Option<&RawJson>, out: &Out) {
@@ -191,7 +191,7 @@ impl ScriptedServer {
         say(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
     }
 
-    /// Says that a resource was updated, to whoever is to be told in this era.
+    /// Notifies the clients of this era that a resource was updated.
     fn touch(&self, out: &Out) {
         let uri = r#""uri":"mem:\/\/one""#;
         match self.era {

@@ -48,7 +48,7 @@ async fn idle_sessions_are_evicted_and_those_with_a_running_call_or_an_open_stre
         );
     }
     let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "decline" } });
-    assert_eq!(calling.tell(&answer).await.status, 202);
+    assert_eq!(calling.post(&answer).await.status, 202);
     assert_eq!(call.message().await["id"], 1);
     assert_eq!(listening.end().await.status, 204);
     assert_eq!(stream.event().await, None);
@@ -175,7 +175,7 @@ async fn connections_that_are_idle_or_trickle_are_evicted_and_those_in_use_are_n
         assert_eq!(read.unwrap_or(0), 0);
     }
     let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "decline" } });
-    assert_eq!(calling.tell(&answer).await.status, 202);
+    assert_eq!(calling.post(&answer).await.status, 202);
     assert_eq!(call.message().await["id"], 1);
     assert_eq!(listening.end().await.status, 204);
     assert_eq!(stream.event().await, None);

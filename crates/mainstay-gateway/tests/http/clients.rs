@@ -23,7 +23,7 @@ impl Session {
         let id = reply.header("mcp-session-id").expect("a session").to_owned();
         let session = Self { path, id, address };
         let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-        assert_eq!(session.tell(&initialized).await.status, 202);
+        assert_eq!(session.post(&initialized).await.status, 202);
         session
     }
 
@@ -33,13 +33,13 @@ impl Session {
             .header("mcp-protocol-version", "2025-11-25")
     }
 
-    pub(crate) async fn tell(&self, message: &Value) -> Reply {
+    pub(crate) async fn post(&self, message: &Value) -> Reply {
         self.sign(Ask::post(self.path, message)).send(self.address).await
     }
 
     /// Asks, and waits for the head of the answer.
     pub(crate) async fn ask(&self, id: u64, method: &str, params: Value) -> Reply {
-        self.tell(&request(id, method, params)).await
+        self.post(&request(id, method, params)).await
     }
 
     pub(crate) async fn call(&self, id: u64, tool: &str, arguments: Value) -> Reply {

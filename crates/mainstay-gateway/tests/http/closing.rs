@@ -45,7 +45,7 @@ async fn what_runs_is_finished_listens_are_ended_and_nothing_new_begins() {
     }
     let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "accept", "content": { "name": "Ada" } } });
     assert_eq!(
-        session.tell(&answer).await.status,
+        session.post(&answer).await.status,
         202,
         "what a running call waits for comes in"
     );

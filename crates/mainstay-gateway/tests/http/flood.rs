@@ -41,25 +41,25 @@ async fn a_flood_of_progress_that_a_client_reads_late_does_not_cost_it_its_answe
         let padding = "x".repeat(LENGTH);
         for step in 1..=MESSAGES {
             let params = json!({ "progressToken": token, "progress": step, "message": padding });
-            let told = json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params });
-            side.inject_message(&told).await;
+            let progress = json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params });
+            side.inject_message(&progress).await;
         }
         // The progress token is the id of the request.
         let answer = json!({ "jsonrpc": "2.0", "id": token, "result": { "content": [] } });
         side.inject_message(&answer).await;
 
         let mut reply = Reply::read(BufReader::new(stream)).await;
-        let mut told = 0;
+        let mut received = 0;
         let answer = loop {
             let message: Value = reply.message().await;
             if message["method"] != "notifications/progress" {
                 break message;
             }
-            told += 1;
-            assert!(message["params"]["progress"].as_u64() >= Some(told));
+            received += 1;
+            assert!(message["params"]["progress"].as_u64() >= Some(received));
         };
         assert_eq!(answer["id"], 7, "{answer}");
-        assert!(told > 100, "only {told} of {MESSAGES} came");
+        assert!(received > 100, "only {received} of {MESSAGES} came");
         assert_eq!(reply.event().await, None, "the answer ends the stream");
     }
 }
@@ -127,7 +127,7 @@ async fn world(call_timeout: Duration) -> World {
 
 /// Sends these notifications in turn without end.
 fn flood(side: MemoryServer, notifications: &[Value]) -> JoinHandle<()> {
-    let lines: Vec<String> = notifications.iter().map(|told| format!("{told}\n")).collect();
+    let lines: Vec<String> = notifications.iter().map(|sent| format!("{sent}\n")).collect();
     let piece = lines.concat().repeat(64).into_bytes();
     tokio::spawn(async move {
         loop {

@@ -66,7 +66,7 @@ async fn running_requests_take_a_client_s_share_and_no_other_s_until_they_end() 
     assert!(is_answered(&other).await);
     let cancel =
         json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 10 } });
-    assert_eq!(greedy.tell(&cancel).await.status, 202);
+    assert_eq!(greedy.post(&cancel).await.status, 202);
     let fits = async {
         loop {
             let answer = greedy.call(13, "echo", json!({ "a": "x".repeat(MIB / 2) })).await;

@@ -184,7 +184,7 @@ async fn a_failed_request_is_one_line_with_its_session_and_outcome_and_without_a
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
     let meta = json!({ "traceparent": format!("00-{trace}-00f067aa0ba902b7-01") });
     let params = json!({ "name": "refuse", "arguments": { "secret": "hush-argument" }, "_meta": meta });
-    session.tell(&request(1, "tools/call", params)).await.json().await;
+    session.post(&request(1, "tools/call", params)).await.json().await;
     let lines = log.wait("failed", 1).await;
     let line = &lines[0];
     for words in [
@@ -202,7 +202,7 @@ async fn a_failed_request_is_one_line_with_its_session_and_outcome_and_without_a
     // Text from a client cannot end the line or control a terminal.
     let hostile = json!({ "name": "a\u{1b}[2J\nb" });
     session
-        .tell(&request(2, "no/\u{1b}[2Jsuch", hostile))
+        .post(&request(2, "no/\u{1b}[2Jsuch", hostile))
         .await
         .json()
         .await;
@@ -215,11 +215,11 @@ async fn a_failed_request_is_one_line_with_its_session_and_outcome_and_without_a
     );
     // What succeeds is no line, and neither is what a tool itself calls an error.
     session
-        .tell(&request(3, "tools/call", json!({ "name": "fail" })))
+        .post(&request(3, "tools/call", json!({ "name": "fail" })))
         .await
         .json()
         .await;
-    session.tell(&request(4, "ping", json!({}))).await.json().await;
+    session.post(&request(4, "ping", json!({}))).await.json().await;
     assert_eq!(log.lines("failed").len(), 2);
 }
 
@@ -237,7 +237,7 @@ async fn payloads_are_logged_only_if_that_is_asked_for_and_then_cut() {
     let long = "\u{e9}".repeat(10_000);
     let arguments = json!({ "text": format!("the-argument {long}") });
     let params = json!({ "name": "echo", "arguments": arguments });
-    session.tell(&request(1, "tools/call", params)).await.json().await;
+    session.post(&request(1, "tools/call", params)).await.json().await;
     let line = log.wait("payload", 2).await.pop().expect("a line");
     assert!(
         line.contains("the-argument") && line.contains("params=") && line.contains("result="),

@@ -84,14 +84,14 @@ impl<'a> Client<'a> {
         let side = self.world.server.side();
         for method in ABOUT_A_TASK {
             let before = side.total();
-            let mut told = Vec::new();
+            let mut received = Vec::new();
             for asked in [id, "never-was"] {
                 let params = json!({ "taskId": asked, "inputResponses": {} });
                 let error = self.ask(method, params).await["error"].clone();
                 assert_eq!(error["code"], -32602, "{method} {asked}: {error}");
-                told.push(error.to_string().replace(&format!("task {asked}\""), "task ID\""));
+                received.push(error.to_string().replace(&format!("task {asked}\""), "task ID\""));
             }
-            assert_eq!(told[0], told[1], "{method}");
+            assert_eq!(received[0], received[1], "{method}");
             assert_eq!(side.total(), before, "{method}");
         }
     }
@@ -323,7 +323,7 @@ async fn a_question_passes_through_two_gateways_in_both_eras() {
                 assert_eq!(asked["method"], "elicitation/create", "{asked}");
                 let answer = json!({ "action": "accept", "content": { "name": "Bob" } });
                 let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": answer });
-                assert_eq!(session.tell(&answer).await.status, 202);
+                assert_eq!(session.post(&answer).await.status, 202);
                 let done = reply.message().await;
                 assert!(text(&done).contains("Bob"), "{speaks:?} {path}: {done}");
             }
@@ -397,7 +397,7 @@ async fn a_resumed_call_takes_the_stream_the_progress_token_and_the_log_level_of
         });
         side.wait_for("", n + 1).await;
         assert_eq!(
-            side.last_params("logging/setLevel").expect("told")["level"],
+            side.last_params("logging/setLevel").expect("a level")["level"],
             "debug"
         );
         let log = json!({ "level": "debug", "data": "late" });
@@ -409,16 +409,16 @@ async fn a_resumed_call_takes_the_stream_the_progress_token_and_the_log_level_of
         }
         let result = json!({ "jsonrpc": "2.0", "id": number, "result": { "content": [] } });
         let mut reply = retrying.await.unwrap();
-        let mut heard = Vec::new();
-        while heard.len() < 2 {
+        let mut received = Vec::new();
+        while received.len() < 2 {
             let message = reply.message().await;
             if message["params"]["data"] != "level set" {
-                heard.push(message["params"].clone());
+                received.push(message["params"].clone());
             }
         }
-        heard.sort_by_key(|params| params.get("progress").is_some());
-        assert_eq!(heard[0]["data"], "late");
-        assert_eq!(heard[1], json!({ "progressToken": "again", "progress": 1 }));
+        received.sort_by_key(|params| params.get("progress").is_some());
+        assert_eq!(received[0]["data"], "late");
+        assert_eq!(received[1], json!({ "progressToken": "again", "progress": 1 }));
         side.inject_message(&result).await;
         assert_eq!(reply.message().await["id"], 2);
     }

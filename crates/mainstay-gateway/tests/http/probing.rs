@@ -116,7 +116,7 @@ async fn where_no_server_is_required_the_gateway_is_ready_when_every_first_attem
     tokio::time::timeout(LONG, draining).await.expect("it goes down");
     assert_eq!(ask(&world, "/healthz").await, (200, "ok".to_owned()));
     let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "decline" } });
-    assert_eq!(session.tell(&answer).await.status, 202);
+    assert_eq!(session.post(&answer).await.status, 202);
     assert_eq!(call.message().await["id"], 1);
 }
 
@@ -127,8 +127,8 @@ async fn reasons_need_the_token_where_mcp_needs_one_and_a_wrong_token_is_refused
     let world = World::serving(HttpDoor::new().token("t"), gateway).await;
     assert_eq!(ask(&world, "/readyz").await, (503, "not ready".to_owned()));
     let with = |token: &str| Ask::new("GET", "/readyz").header("authorization", &format!("Bearer {token}"));
-    let told = answer(world.send(with("t")).await).await;
-    assert_eq!(told, (503, "not ready\nslow: connecting".to_owned()));
+    let received = answer(world.send(with("t")).await).await;
+    assert_eq!(received, (503, "not ready\nslow: connecting".to_owned()));
     assert_eq!(world.send(with("wrong")).await.status, 401);
 }
 

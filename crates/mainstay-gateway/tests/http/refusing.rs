@@ -257,7 +257,7 @@ async fn an_id_in_use_is_refused_and_its_first_request_goes_on() {
     let second = session.call(5, "echo", json!({})).await;
     assert_eq!(second.refusal().await, (400, -32600));
     let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "decline" } });
-    assert_eq!(session.tell(&answer).await.status, 202);
+    assert_eq!(session.post(&answer).await.status, 202);
     assert_eq!(first.message().await["id"], 5);
 }
 

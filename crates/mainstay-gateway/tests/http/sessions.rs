@@ -43,10 +43,10 @@ async fn progress_comes_before_the_answer_on_the_stream_of_its_request() {
         .await;
     assert!(reply.is_events());
     for step in 1..=3 {
-        let told = reply.message().await;
-        assert_eq!(told["method"], "notifications/progress");
+        let received = reply.message().await;
+        assert_eq!(received["method"], "notifications/progress");
         assert_eq!(
-            told["params"],
+            received["params"],
             json!({ "progressToken": "p", "progress": step, "total": 3 })
         );
     }
@@ -62,7 +62,7 @@ async fn what_a_server_asks_comes_on_the_stream_of_the_call_and_is_answered_by_a
     let asked = reply.message().await;
     assert_eq!(asked["method"], "elicitation/create");
     let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "accept", "content": { "name": "Ada" } } });
-    assert_eq!(session.tell(&answer).await.status, 202);
+    assert_eq!(session.post(&answer).await.status, 202);
     let done = reply.message().await;
     assert_eq!(done["id"], 3);
     assert!(text(&done).contains("Ada"), "{done}");
@@ -77,7 +77,7 @@ async fn a_cancelled_request_is_cancelled_at_the_server_and_not_answered() {
         world.server.side().wait_for("tools/call", 1).await;
         let params = json!({ "requestId": 4 });
         let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
-        assert_eq!(session.tell(&cancel).await.status, 202);
+        assert_eq!(session.post(&cancel).await.status, 202);
     };
     let (reply, ()) = tokio::join!(calling, cancel);
     assert_eq!(reply.status, 204);

@@ -52,9 +52,9 @@ async fn a_body_that_does_not_arrive_is_refused_in_time_and_frees_its_connection
         .write_all(&text.as_bytes()[..text.len() - 5])
         .await
         .unwrap();
-    let mut told = [0; 25];
-    stream.read_exact(&mut told).await.unwrap();
-    assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n", "the body is awaited");
+    let mut received = [0; 25];
+    stream.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"HTTP/1.1 100 Continue\r\n\r\n", "the body is awaited");
     assert!(!is_free(&world).await);
     let began = Instant::now();
     let (answer, _) = end_of(&mut stream).await;

@@ -185,7 +185,7 @@ async fn a_log_message_reaches_only_the_client_that_asked_for_it() {
         .await;
     assert_eq!(quiet.json().await["id"], 1);
     call["_meta"]["io.modelcontextprotocol/logLevel"] = json!("warning");
-    let mut told = world.send(modern("/mcp/one", 2, "tools/call", call)).await;
-    assert_eq!(told.message().await["params"]["data"], "hot");
-    assert_eq!(told.message().await["id"], 2);
+    let mut received = world.send(modern("/mcp/one", 2, "tools/call", call)).await;
+    assert_eq!(received.message().await["params"]["data"], "hot");
+    assert_eq!(received.message().await["id"], 2);
 }

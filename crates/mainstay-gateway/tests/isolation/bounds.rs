@@ -38,7 +38,7 @@ async fn a_session_beyond_the_limit_is_refused_until_another_has_closed() {
 
     one.leave().await;
     own.side(2).await.over().await;
-    // Its place is free when nothing of it is left, which nobody is told of.
+    // Its place is free when nothing of it is left. No event says so.
     let finds_room = async {
         loop {
             let answer = two.ask("tools/call", call("own__echo", json!({ "n": 3 }))).await;

@@ -82,7 +82,7 @@ async fn what_a_server_asks_while_nothing_runs_comes_on_the_standing_stream() {
     let asked = standing.message().await;
     assert_eq!(asked["method"], "roots/list");
     let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "roots": [] } });
-    assert_eq!(session.tell(&answer).await.status, 202);
+    assert_eq!(session.post(&answer).await.status, 202);
     side.wait_for("", 1).await;
 }
 

@@ -34,7 +34,7 @@ fn caller(modern: bool) -> [String; 2] {
 }
 
 /// The params of the first request of this method, as they came.
-fn told(side: &MemoryServer, method: &str) -> String {
+fn received(side: &MemoryServer, method: &str) -> String {
     let received = side.received();
     let request = received.iter().find(|message| message.method() == method);
     request.expect("it was asked").raw_params().to_owned()
@@ -55,11 +55,11 @@ async fn a_session_s_own_server_gets_the_client_s_introduction_and_again_after_a
             client.write(&call).await;
             client.answer(2).await;
             let side = own.side(connection).await;
-            assert_eq!(told(&side, "initialize"), expected);
+            assert_eq!(received(&side, "initialize"), expected);
             side.cut();
         }
         for met in [own.side(1).await, all.side(1).await] {
-            let params = told(&met, "initialize");
+            let params = received(&met, "initialize");
             assert!(params.contains(r#""clientInfo":{"name":"mainstay""#), "{params}");
             assert!(params.contains(r#""sampling""#), "{params}");
         }
@@ -83,7 +83,7 @@ async fn a_session_s_own_modern_server_gets_the_client_s_introduction_with_each_
             r#""io.modelcontextprotocol/clientCapabilities":{CAPABILITIES},"io.modelcontextprotocol/clientInfo":{INFO}"#
         );
         for method in ["server/discover", "tools/list", "tools/call"] {
-            let params = told(&side, method);
+            let params = received(&side, method);
             assert!(params.contains(&expected), "{method} {params}");
         }
         client.leave().await;

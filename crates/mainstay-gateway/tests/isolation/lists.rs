@@ -38,7 +38,7 @@ async fn a_list_that_changes_at_one_session_s_server_changes_for_that_session_al
         side.edit(|script| script.tools.push(tool("unlocked")));
         let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
         side.inject_message(&changed).await;
-        one.heard("notifications/tools/list_changed").await;
+        one.received("notifications/tools/list_changed").await;
         let unlocked = format!("{prefix}unlocked");
         assert!(names(&one.ask("tools/list", json!({})).await).contains(&unlocked));
         let called = one.ask("tools/call", call(&unlocked, json!({ "n": 1 }))).await;
@@ -46,7 +46,7 @@ async fn a_list_that_changes_at_one_session_s_server_changes_for_that_session_al
 
         let next = two.begin("tools/list", json!({})).await;
         let listed = two.message().await;
-        assert_eq!(listed["id"], next, "it is not told of another's list");
+        assert_eq!(listed["id"], next, "it gets no notification of another's list");
         assert_eq!(names(&listed), before);
         let (mut later, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
         let listed = names(&later.ask("tools/list", json!({})).await);
@@ -72,7 +72,7 @@ async fn a_server_that_lists_something_else_than_the_template_is_notified() {
         "the template server's"
     );
     client.ask("tools/call", call("own__echo", json!({}))).await;
-    client.heard("notifications/tools/list_changed").await;
+    client.received("notifications/tools/list_changed").await;
     let listed = names(&client.ask("tools/list", json!({})).await);
     assert!(listed.contains(&"own__newer".to_owned()), "its own");
     assert!(listed.contains(&"all__echo".to_owned()), "beside what all share");
@@ -93,16 +93,16 @@ async fn a_session_with_its_own_server_ignores_the_template_server_s_lists() {
     template.edit(|script| script.tools.push(tool("newer")));
     let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
     template.inject_message(&changed).await;
-    has_not.heard("notifications/tools/list_changed").await;
+    has_not.received("notifications/tools/list_changed").await;
     let next = has.begin("ping", json!({})).await;
     assert_eq!(has.message().await["id"], next);
 
-    // What all share is everybody's.
+    // A change of a shared server reaches all sessions.
     let side = all.side(1).await;
     side.edit(|script| script.tools.push(tool("newer")));
     side.inject_message(&changed).await;
     for mut client in [has, has_not] {
-        client.heard("notifications/tools/list_changed").await;
+        client.received("notifications/tools/list_changed").await;
         client.leave().await;
     }
 }
@@ -121,7 +121,7 @@ async fn what_a_session_s_server_lists_is_not_remembered_for_others() {
     let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
     client.ask("tools/list", json!({})).await;
     client.ask("tools/call", call("own__echo", json!({}))).await;
-    client.heard("notifications/tools/list_changed").await;
+    client.received("notifications/tools/list_changed").await;
     client.leave().await;
     gateway.close(LONG).await;
 

@@ -178,8 +178,8 @@ async fn closing_the_gateway_hastens_every_session_s_server_one_whose_session_ha
     let (mut one, mut two) = (stage.client().await, stage.client().await);
     let _both_run = (pid(&mut one).await, pid(&mut two).await);
     one.leave().await;
-    let told = |ledger: &Ledger| ledger.count("eof") == 1;
-    assert!(stage.ledger.wait_for_async(told, LONG).await);
+    let received = |ledger: &Ledger| ledger.count("eof") == 1;
+    assert!(stage.ledger.wait_for_async(received, LONG).await);
     let began = Instant::now();
     stage.gateway.close(short).await;
     assert!(began.elapsed() < hastened, "{:?}", began.elapsed());
@@ -189,6 +189,6 @@ async fn closing_the_gateway_hastens_every_session_s_server_one_whose_session_ha
     assert_eq!(
         shown,
         (started, started),
-        "each was told twice before it was killed"
+        "each got two signals to stop before it was killed"
     );
 }

@@ -38,7 +38,7 @@ async fn a_question_of_an_own_server_outside_of_calls_reaches_its_session_alone(
     );
     for (n, method) in [(1, "roots/list"), (2, "sampling/createMessage")] {
         asks(&side, n, method).await;
-        let asked = one.heard(method).await;
+        let asked = one.received(method).await;
         let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "n": n } });
         one.write(&answer.to_string()).await;
         let count = usize::try_from(n).unwrap();
@@ -47,7 +47,7 @@ async fn a_question_of_an_own_server_outside_of_calls_reaches_its_session_alone(
     let next = two.begin("ping", json!({})).await;
     assert_eq!(two.message().await["id"], next, "a bystander is not asked");
 
-    one.tell("notifications/roots/list_changed", json!({})).await;
+    one.notify("notifications/roots/list_changed", json!({})).await;
     side.wait_for("notifications/roots/list_changed", 1).await;
     assert_eq!(
         own.side(3).await.count("notifications/roots/list_changed"),
@@ -71,11 +71,11 @@ async fn what_it_asks_is_never_in_doubt_not_even_after_a_cancelled_call() {
         .await;
     side.wait_for("tools/call", 2).await;
     client
-        .tell("notifications/cancelled", json!({ "requestId": slow }))
+        .notify("notifications/cancelled", json!({ "requestId": slow }))
         .await;
     side.wait_for("notifications/cancelled", 1).await;
     asks(&side, 1, "roots/list").await;
-    let asked = client.heard("roots/list").await;
+    let asked = client.received("roots/list").await;
     let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "roots": [] } });
     client.write(&answer.to_string()).await;
     assert_eq!(answered(&side, 1).await, json!({ "result": { "roots": [] } }));
@@ -109,8 +109,8 @@ async fn a_notification_of_an_own_server_outside_of_calls_reaches_its_session() 
     }
     let log = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": "info", "data": "hot" } });
     own.side(2).await.inject_message(&log).await;
-    let heard = one.heard("notifications/message").await;
-    assert_eq!(heard["params"]["data"], "hot");
+    let received = one.received("notifications/message").await;
+    assert_eq!(received["params"]["data"], "hot");
     let next = two.begin("ping", json!({})).await;
     assert_eq!(two.message().await["id"], next);
     one.leave().await;
@@ -124,14 +124,14 @@ async fn a_client_s_notification_reaches_its_own_server_alone_and_starts_none() 
     let gateway = gateway(&own, &all).await;
     let (mut one, _) = Client::initialized(&gateway, Scope::Server("own".into()), json!({})).await;
     let (mut two, _) = Client::initialized(&gateway, Scope::Server("own".into()), json!({})).await;
-    one.tell(UNKNOWN, json!({ "n": 0 })).await;
+    one.notify(UNKNOWN, json!({ "n": 0 })).await;
     for client in [&mut one, &mut two] {
         client.ask("tools/call", call("echo", json!({}))).await;
     }
-    one.tell(UNKNOWN, json!({ "n": 1 })).await;
+    one.notify(UNKNOWN, json!({ "n": 1 })).await;
     one.ask("tools/call", call("echo", json!({}))).await;
     let side = own.side(2).await;
-    assert_eq!(side.count(UNKNOWN), 1, "nothing ran when it was told first");
+    assert_eq!(side.count(UNKNOWN), 1, "nothing ran when it was first notified");
     assert_eq!(side.last_params(UNKNOWN), Some(json!({ "n": 1 })));
     for other in [own.side(1).await, own.side(3).await, all.side(1).await] {
         assert_eq!(other.count(UNKNOWN), 0);

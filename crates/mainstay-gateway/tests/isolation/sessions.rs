@@ -96,8 +96,8 @@ async fn an_update_of_a_session_s_own_server_goes_to_that_session() {
     second.wait_for("resources/subscribe", 1).await;
 
     one.ask("tools/call", call("touch", uri.clone())).await;
-    let told = one.heard("notifications/resources/updated").await;
-    assert_eq!(told["params"]["uri"], "mem://one");
+    let received = one.received("notifications/resources/updated").await;
+    assert_eq!(received["params"]["uri"], "mem://one");
     let next = two.begin("ping", json!({})).await;
     assert_eq!(two.message().await["id"], next, "nothing of another's server");
 
@@ -234,32 +234,32 @@ async fn a_resource_is_subscribed_to_until_the_last_of_the_session_unsubscribes(
     received_by(&mut client, second).await;
 
     client
-        .tell("notifications/cancelled", json!({ "requestId": first }))
+        .notify("notifications/cancelled", json!({ "requestId": first }))
         .await;
-    let told = received_by(&mut client, second).await;
+    let received = received_by(&mut client, second).await;
     assert_eq!(
         side.count("resources/subscribe"),
         1,
-        "the server is told of the first"
+        "the server gets the first one"
     );
-    assert_eq!(told["params"]["uri"], "mem://one");
+    assert_eq!(received["params"]["uri"], "mem://one");
     assert_eq!(side.count("resources/unsubscribe"), 0, "the other still listens");
     client
-        .tell("notifications/cancelled", json!({ "requestId": second }))
+        .notify("notifications/cancelled", json!({ "requestId": second }))
         .await;
     side.wait_for("resources/unsubscribe", 1).await;
     client.leave().await;
 }
 
-/// What a listen hears when its resource is touched.
+/// What a listen receives when its resource is touched.
 async fn received_by(client: &mut Client, listen: u64) -> Value {
     let mut touch = call("touch", json!({ "uri": "mem://one" }));
     touch["_meta"] = modern(&json!({}));
     client.ask("tools/call", touch).await;
     loop {
-        let told = client.heard("notifications/resources/updated").await;
-        if told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == listen {
-            return told;
+        let received = client.received("notifications/resources/updated").await;
+        if received["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == listen {
+            return received;
         }
     }
 }
@@ -293,15 +293,15 @@ async fn a_task_of_an_own_server_is_followed_by_its_session_alone() {
         followed.push(begun["result"]["taskId"].clone());
         let filter = json!({ "_meta": meta, "notifications": { "taskIds": followed } });
         client.begin("subscriptions/listen", filter).await;
-        let promised = client.heard("notifications/subscriptions/acknowledged").await;
+        let promised = client.received("notifications/subscriptions/acknowledged").await;
         let promised = &promised["params"]["notifications"]["taskIds"];
         assert_eq!(*promised, json!([begun["result"]["taskId"]]), "and no other's");
     }
     let news = json!({ "jsonrpc": "2.0", "method": "notifications/tasks",
         "params": { "taskId": "t", "status": "working" } });
     own.side(2).await.inject_message(&news).await;
-    let told = one.heard("notifications/tasks").await;
-    assert_eq!(told["params"]["taskId"], ids[0]);
+    let received = one.received("notifications/tasks").await;
+    assert_eq!(received["params"]["taskId"], ids[0]);
     let next = other.begin("tools/list", json!({ "_meta": meta })).await;
     assert_eq!(other.message().await["id"], next, "its own server said nothing");
 }

@@ -1,4 +1,4 @@
-//! Bad input: the right error, and everybody else undisturbed.
+//! Bad input: the right error, and no other client affected.
 
 use mainstay::gateway::message::MAX_MEMBERS;
 use mainstay_gateway::Scope;
@@ -139,11 +139,11 @@ async fn a_flood_of_requests_is_refused_beyond_a_bound_and_its_client_can_still_
     let answer = other.ask("tools/call", called).await;
     assert_eq!(
         answer["result"]["structuredContent"]["x"], 1,
-        "nobody else is refused"
+        "no other client is refused"
     );
     // It can cancel, which makes room, and leave, which ends all of it.
     flooding
-        .tell("notifications/cancelled", json!({ "requestId": first }))
+        .notify("notifications/cancelled", json!({ "requestId": first }))
         .await;
     side.wait_for("notifications/cancelled", 1).await;
     assert_eq!(flooding.ask("ping", json!({})).await["result"], json!({}));
@@ -215,6 +215,17 @@ async fn a_batch_on_stdin_is_answered_in_the_one_version_that_has_them() {
         assert_eq!(ids, [&json!("one"), &serde_json::Value::Null, &json!("two")]);
         assert_eq!(side.count("tools/call"), 2, "one was cancelled");
     }
+    let alone = json!([
+        { "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello("2025-03-26") },
+        { "jsonrpc": "2.0", "id": 2, "method": "subscriptions/listen", "params": {} },
+        { "jsonrpc": "2.0", "id": 3, "method": "tools/list", "params": { "_meta": modern(&json!({})) } },
+    ]);
+    client.write(&alone.to_string()).await;
+    let refused = client.message().await;
+    for (n, answer) in refused.as_array().expect("an array").iter().enumerate() {
+        let refused = (&answer["id"], &answer["error"]["code"]);
+        assert_eq!(refused, (&json!(n + 1), &json!(-32600)), "{answer}");
+    }
     client.write("[]").await;
     assert_eq!(client.message().await["error"]["code"], -32600);
     client.write(&json!([cancel]).to_string()).await;
@@ -224,4 +235,18 @@ async fn a_batch_on_stdin_is_answered_in_the_one_version_that_has_them() {
         next,
         "a batch that asks for nothing is not answered"
     );
+}
+
+#[tokio::test]
+async fn a_method_that_is_too_long_reaches_no_server() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let (mut client, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    for (length, code, asked) in [(1024, -32601, 1), (1025, -32600, 0)] {
+        let method = "x".repeat(length);
+        let answer = client.ask(&method, json!({})).await;
+        assert_eq!(answer["error"]["code"], code, "{answer}");
+        assert_eq!(side.count(&method), asked);
+    }
 }

@@ -50,7 +50,7 @@ impl Client {
             "clientInfo": { "name": "test", "version": "1" },
         });
         let answer = client.ask("initialize", params).await;
-        client.tell("notifications/initialized", json!({})).await;
+        client.notify("notifications/initialized", json!({})).await;
         (client, answer["result"].clone())
     }
 
@@ -116,13 +116,13 @@ impl Client {
         self.answer(id).await
     }
 
-    pub(crate) async fn tell(&mut self, method: &str, params: Value) {
+    pub(crate) async fn notify(&mut self, method: &str, params: Value) {
         let notification = json!({ "jsonrpc": "2.0", "method": method, "params": params });
         self.write(&notification.to_string()).await;
     }
 
     /// The next notification or request of this method; what comes before it is kept.
-    pub(crate) async fn heard(&mut self, method: &str) -> Value {
+    pub(crate) async fn received(&mut self, method: &str) -> Value {
         let mut passed = VecDeque::new();
         loop {
             let line = self.line().await;

@@ -84,7 +84,7 @@ async fn in_the_union_nothing_says_which_server_it_is_for() {
     let (a, b) = (speaking(Speaks::Legacy), speaking(Speaks::Legacy));
     let gateway = gateway(&[("a", &a), ("b", &b)]).await;
     let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
-    client.tell(UNKNOWN, json!({})).await;
+    client.notify(UNKNOWN, json!({})).await;
     for (name, server) in [("a", &a), ("b", &b)] {
         let call = json!({ "name": format!("{name}__echo"), "arguments": {} });
         client.ask("tools/call", call).await;
@@ -102,7 +102,7 @@ async fn a_client_s_notification_while_the_server_is_down_is_dropped() {
     let server = gateway.fleet().server("a").unwrap();
     let left = |status: &mainstay::Status| status.state != StateKind::Connected;
     server.wait_until(LONG, left).await.expect("it is seen");
-    client.tell(UNKNOWN, json!({})).await;
+    client.notify(UNKNOWN, json!({})).await;
     client.ask("ping", json!({})).await;
     a.set_down(false);
     client
@@ -123,13 +123,13 @@ async fn a_client_s_progress_with_a_question_reaches_the_server_that_asked_under
     side.wait_for("tools/call", 1).await;
     let question = r#"{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Who?","_meta":{"progressToken":"t\u006fken"}}}"#;
     side.inject(question).await;
-    let asked = client.heard("elicitation/create").await;
+    let asked = client.received("elicitation/create").await;
     assert_eq!(asked["params"]["_meta"]["progressToken"], "token");
     client
-        .tell(PROGRESS, json!({ "progressToken": "other", "progress": 1 }))
+        .notify(PROGRESS, json!({ "progressToken": "other", "progress": 1 }))
         .await;
     client
-        .tell(
+        .notify(
             PROGRESS,
             json!({ "progressToken": "token", "progress": 2, "x-new": 1.0 }),
         )
@@ -137,20 +137,24 @@ async fn a_client_s_progress_with_a_question_reaches_the_server_that_asked_under
     let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "decline" } });
     client.write(&answer.to_string()).await;
     client
-        .tell(PROGRESS, json!({ "progressToken": "token", "progress": 3 }))
+        .notify(PROGRESS, json!({ "progressToken": "token", "progress": 3 }))
         .await;
     side.wait_for("", 1).await;
     client
         .ask("tools/call", json!({ "name": "a__echo", "arguments": {} }))
         .await;
     let received = side.received();
-    let told: Vec<_> = received
+    let forwarded: Vec<_> = received
         .iter()
         .filter(|message| message.method() == PROGRESS || message.id() == "q")
         .collect();
-    assert_eq!(told.len(), 2, "neither another's, nor after the answer: {told:?}");
+    assert_eq!(
+        forwarded.len(),
+        2,
+        "neither another's, nor after the answer: {forwarded:?}"
+    );
     let spelt = r#"{"progress":2,"progressToken":"t\u006fken","x-new":1.0}"#;
-    assert_eq!(told[0].raw_params(), spelt);
-    assert_eq!(told[1].id(), "q", "the answer comes last");
+    assert_eq!(forwarded[0].raw_params(), spelt);
+    assert_eq!(forwarded[1].id(), "q", "the answer comes last");
     assert_eq!(b.side(1).await.count(PROGRESS), 0);
 }

@@ -1,4 +1,4 @@
-//! Listens of modern clients that follow tasks: each hears of its own, under its own id, until the task has ended.
+//! Listens of modern clients that follow tasks: each is notified of its own, under its own id, until the task has ended.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::{gateway, one};
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
-const TOLD: &str = "notifications/tasks";
+const TASK_STATUS: &str = "notifications/tasks";
 const LISTEN: &str = "subscriptions/listen";
 
 /// The tools whose calls begin the tasks of a server, in their order.
 const TOOLS: [&str; 2] = ["echo", "log"];
 
-/// A modern server that begins these tasks, and tells of them.
-fn telling_of(tasks: &[&str]) -> Arc<Memory> {
+/// A modern server that begins these tasks, and notifies of them.
+fn with_tasks(tasks: &[&str]) -> Arc<Memory> {
     let begins = |(tool, id): (&&str, &&str)| {
         let task = json!({ "resultType": "task", "taskId": id, "status": "working" });
         Rule::new(Step::Call, Fault::Result(task)).named(tool)
@@ -76,11 +76,11 @@ async fn following(
 
 async fn say(side: &MemoryServer, id: &str, status: &str) {
     let params = json!({ "taskId": id, "status": status, "x-future": 1.0 });
-    side.inject_message(&json!({ "jsonrpc": "2.0", "method": TOLD, "params": params }))
+    side.inject_message(&json!({ "jsonrpc": "2.0", "method": TASK_STATUS, "params": params }))
         .await;
 }
 
-/// The tasks that a server was last asked to tell of.
+/// The tasks that a server was last asked to follow.
 fn listened_for(side: &MemoryServer) -> Value {
     side.last_params(LISTEN).expect("it is listened to")["notifications"]["taskIds"].clone()
 }
@@ -93,7 +93,7 @@ async fn gets_nothing(client: &mut Client) {
 
 #[tokio::test]
 async fn each_listen_gets_the_status_of_its_own_tasks_under_its_own_id() {
-    let (a, b) = (telling_of(&["t"]), telling_of(&["t"]));
+    let (a, b) = (with_tasks(&["t"]), with_tasks(&["t"]));
     let gateway = gateway(&[("a", &a), ("b", &b)]).await;
     let (mut of_union, first, ids) = following(&gateway, Scope::Union, &["a__echo"], &[]).await;
     let others: Vec<_> = ids.iter().map(String::as_str).chain(["t", "b/t"]).collect();
@@ -112,21 +112,24 @@ async fn each_listen_gets_the_status_of_its_own_tasks_under_its_own_id() {
         (&mut of_union, first, &ids[0]),
         (&mut both, third, &ids_of_both[0]),
     ] {
-        let told = client.heard(TOLD).await["params"].clone();
-        assert_eq!(told["taskId"], json!(id));
-        assert_eq!(told["_meta"][SUBSCRIPTION], listen);
+        let received = client.received(TASK_STATUS).await["params"].clone();
+        assert_eq!(received["taskId"], json!(id));
+        assert_eq!(received["_meta"][SUBSCRIPTION], listen);
         assert_eq!(
-            (&told["status"], &told["x-future"]),
+            (&received["status"], &received["x-future"]),
             (&json!("working"), &json!(1.0))
         );
     }
     say(&b.side(1).await, "t", "input_required").await;
-    let told = direct.heard(TOLD).await["params"].clone();
+    let received = direct.received(TASK_STATUS).await["params"].clone();
     assert_eq!(
-        (&told["taskId"], &told["_meta"][SUBSCRIPTION]),
+        (&received["taskId"], &received["_meta"][SUBSCRIPTION]),
         (&json!(ids_at_b[0]), &json!(second))
     );
-    assert_eq!(both.heard(TOLD).await["params"]["taskId"], json!(ids_of_both[1]));
+    assert_eq!(
+        both.received(TASK_STATUS).await["params"]["taskId"],
+        json!(ids_of_both[1])
+    );
     for client in [&mut bystander, &mut of_union, &mut direct, &mut both] {
         gets_nothing(client).await;
     }
@@ -134,7 +137,7 @@ async fn each_listen_gets_the_status_of_its_own_tasks_under_its_own_id() {
 
 #[tokio::test]
 async fn a_listen_is_acknowledged_the_tasks_whose_servers_agreed() {
-    let a = telling_of(&["t", "unknown"]);
+    let a = with_tasks(&["t", "unknown"]);
     a.script.lock().unwrap().tasks.pop();
     let gateway = gateway(&[("a", &a)]).await;
     let mut client = Client::connect(&gateway, Scope::Union);
@@ -156,7 +159,7 @@ async fn a_listen_is_acknowledged_the_tasks_whose_servers_agreed() {
 
 #[tokio::test]
 async fn a_client_that_does_not_know_tasks_cannot_follow_any() {
-    let a = telling_of(&["t"]);
+    let a = with_tasks(&["t"]);
     let gateway = gateway(&[("a", &a)]).await;
     let mut client = Client::connect(&gateway, one("a"));
     let filter = json!({ "_meta": modern(&json!({})), "notifications": { "taskIds": ["t"] } });
@@ -174,7 +177,7 @@ async fn a_client_that_does_not_know_tasks_cannot_follow_any() {
 
 #[tokio::test]
 async fn a_task_is_followed_again_after_a_reconnect_and_let_go_when_it_has_ended() {
-    let a = telling_of(&["t", "u"]);
+    let a = with_tasks(&["t", "u"]);
     let gateway = gateway(&[("a", &a)]).await;
     let (mut client, _, ids) = following(&gateway, Scope::Union, &["a__echo", "a__log"], &[]).await;
     a.side(1).await.cut();
@@ -183,12 +186,12 @@ async fn a_task_is_followed_again_after_a_reconnect_and_let_go_when_it_has_ended
     assert_eq!(listened_for(&side), json!(["t", "u"]));
     for status in ["working", "completed"] {
         say(&side, "t", status).await;
-        assert_eq!(client.heard(TOLD).await["params"]["status"], status);
+        assert_eq!(client.received(TASK_STATUS).await["params"]["status"], status);
     }
     say(&side, "t", "completed").await;
     say(&side, "u", "working").await;
     assert_eq!(
-        client.heard(TOLD).await["params"]["taskId"],
+        client.received(TASK_STATUS).await["params"]["taskId"],
         json!(ids[1]),
         "nothing more of the one that has ended"
     );
@@ -198,14 +201,14 @@ async fn a_task_is_followed_again_after_a_reconnect_and_let_go_when_it_has_ended
 
 #[tokio::test]
 async fn the_last_listen_that_ends_stops_following_at_the_server() {
-    let a = telling_of(&["t"]);
+    let a = with_tasks(&["t"]);
     let gateway = gateway(&[("a", &a)]).await;
     let (first, ..) = following(&gateway, Scope::Union, &["a__echo"], &[]).await;
     let (mut second, ..) = following(&gateway, one("a"), &["echo"], &[]).await;
     let side = a.side(1).await;
     first.leave().await;
     say(&side, "t", "working").await;
-    second.heard(TOLD).await;
+    second.received(TASK_STATUS).await;
     let listens = side.count(LISTEN);
     assert_eq!(listened_for(&side), json!(["t"]));
     second.leave().await;

@@ -55,7 +55,7 @@ async fn a_cancelled_request_is_cancelled_at_the_server_and_not_answered() {
         let id = client.begin("tools/call", params).await;
         side.wait_for("tools/call", 1).await;
         client
-            .tell("notifications/cancelled", json!({ "requestId": id }))
+            .notify("notifications/cancelled", json!({ "requestId": id }))
             .await;
         side.wait_for("notifications/cancelled", 1).await;
         let next = client.begin("ping", json!({})).await;
@@ -80,10 +80,17 @@ async fn a_log_message_goes_to_the_client_whose_call_caused_it_at_the_level_it_w
         .await;
     caller.ask("tools/call", log("info")).await;
     caller.ask("tools/call", log("error")).await;
-    let heard = caller.heard("notifications/message").await;
-    assert_eq!(heard["params"]["level"], "error", "info is below what it wants");
+    let received = caller.received("notifications/message").await;
+    assert_eq!(
+        received["params"]["level"], "error",
+        "info is below what it wants"
+    );
     let next = bystander.begin("ping", json!({})).await;
-    assert_eq!(bystander.message().await["id"], next, "a bystander hears nothing");
+    assert_eq!(
+        bystander.message().await["id"],
+        next,
+        "a bystander receives nothing"
+    );
     let unknown = caller.ask("logging/setLevel", json!({ "level": "loud" })).await;
     assert_eq!(unknown["error"]["code"], -32602);
 }
@@ -123,6 +130,6 @@ async fn what_a_modern_client_reads_from_a_legacy_server_says_that_it_must_not_b
     assert!(answer["result"]["contents"].is_array(), "{answer}");
     assert!(
         answer["result"].get("ttlMs").is_none(),
-        "a legacy client is told what the server said"
+        "a legacy client gets what the server answered"
     );
 }

@@ -174,7 +174,7 @@ async fn the_pages_of_a_long_list_can_be_turned_until_the_list_changes() {
     side.edit(|script| drop(script.tools.remove(0)));
     side.inject(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#)
         .await;
-    client.heard("notifications/tools/list_changed").await;
+    client.received("notifications/tools/list_changed").await;
     let refused = client.ask("tools/list", cursor).await;
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
     assert!(

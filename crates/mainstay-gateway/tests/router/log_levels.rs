@@ -1,4 +1,4 @@
-//! How much the servers log, and who hears it.
+//! How much the servers log, and which clients receive it.
 
 use mainstay_gateway::Scope;
 use mainstay_testkit::Speaks;
@@ -8,30 +8,30 @@ use serde_json::{Value, json};
 use crate::client::{Client, modern};
 use crate::{gateway, one, speaking};
 
-/// What a client hears while a server logs at this level for it.
+/// Whether a client receives what a server logs at this level for it.
 async fn logs(client: &mut Client, tool: &str, level: &str, meta: Option<&Value>) -> bool {
     let mut params = json!({ "name": tool, "arguments": { "level": level, "text": "x" } });
     if let Some(meta) = meta {
         params["_meta"] = meta.clone();
     }
     let id = client.begin("tools/call", params).await;
-    let mut heard = false;
+    let mut received = false;
     loop {
         let message = client.message().await;
         if message["id"] == id {
-            return heard;
+            return received;
         }
         assert_eq!(message["method"], "notifications/message", "{message}");
         if message["params"]["data"] == "level set" {
-            // Said outside of any call, when it was told of a level.
+            // Sent outside of any call, when a level was set.
             continue;
         }
         assert_eq!(message["params"]["level"], level);
-        heard = true;
+        received = true;
     }
 }
 
-fn told(side: &MemoryServer) -> Vec<String> {
+fn levels_set(side: &MemoryServer) -> Vec<String> {
     let received = side.received();
     let levels = received
         .iter()
@@ -58,7 +58,7 @@ async fn a_shared_server_logs_as_much_as_the_most_verbose_session_wants_and_each
     curious.ask("logging/setLevel", json!({ "level": "debug" })).await;
     calm.ask("logging/setLevel", json!({ "level": "warning" })).await;
     assert_eq!(
-        told(&side),
+        levels_set(&side),
         ["error", "debug"],
         "the last one wanted no more than there is"
     );
@@ -75,14 +75,14 @@ async fn a_shared_server_logs_as_much_as_the_most_verbose_session_wants_and_each
     curious.leave().await;
     side.wait_for("logging/setLevel", 3).await;
     assert_eq!(
-        told(&side),
+        levels_set(&side),
         ["error", "debug", "warning"],
         "who left counts no more"
     );
     calm.leave().await;
     let refused = silent.ask("logging/setLevel", json!({ "level": "loud" })).await;
     assert_eq!(refused["error"]["code"], -32602);
-    assert_eq!(told(&side).len(), 3, "there is no way to want nothing");
+    assert_eq!(levels_set(&side).len(), 3, "there is no way to want nothing");
 }
 
 #[tokio::test]
@@ -94,8 +94,8 @@ async fn a_session_s_level_is_not_set_at_servers_that_it_does_not_see() {
     let (mut both, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
     both.ask("logging/setLevel", json!({ "level": "emergency" }))
         .await;
-    assert_eq!(told(&a.side(1).await), ["error"]);
-    assert_eq!(told(&b.side(1).await), ["emergency"]);
+    assert_eq!(levels_set(&a.side(1).await), ["error"]);
+    assert_eq!(levels_set(&b.side(1).await), ["emergency"]);
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn the_log_level_of_a_modern_client_reaches_servers_of_both_eras_and_no_ot
             .collect();
         match speaks {
             Speaks::Legacy | Speaks::Both => {
-                assert_eq!(told(&side), ["debug"]);
+                assert_eq!(levels_set(&side), ["debug"]);
                 assert_eq!(calls, [Value::Null, Value::Null, Value::Null]);
             }
             Speaks::Modern => {

@@ -29,7 +29,11 @@ async fn a_call_whose_client_does_not_come_back_gives_way_to_others_after_a_whil
     let input_required = absent.ask("tools/call", asks(Some(&modern(&can)))).await;
     assert_eq!(input_required["result"]["resultType"], "input_required");
     tokio::time::sleep(Duration::from_secs(5 * 60)).await;
-    assert_eq!(side.count("notifications/cancelled"), 0, "it is in nobody's way");
+    assert_eq!(
+        side.count("notifications/cancelled"),
+        0,
+        "it is in no other client's way"
+    );
 
     let (mut other, _) = Client::initialized(&gateway, one("a"), can).await;
     other
@@ -49,10 +53,10 @@ async fn a_call_whose_client_does_not_come_back_gives_way_to_others_after_a_whil
         "{late}"
     );
 
-    // A server may hear late that a call was given up: only then is a question known to be for the other.
+    // The cancellation of a call may reach its server late: only then is a question known to be for the other.
     tokio::time::sleep(Duration::from_secs(31)).await;
     let id = other.begin("tools/call", asks(None)).await;
-    let asked = other.heard("elicitation/create").await;
+    let asked = other.received("elicitation/create").await;
     let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "decline" } });
     other.write(&answer.to_string()).await;
     assert!(other.answer(id).await.to_string().contains("decline"));
@@ -83,7 +87,7 @@ async fn a_parked_call_waits_two_minutes_though_others_call() {
     assert_eq!(done["result"]["resultType"], "complete", "{done}");
 }
 
-/// Parks a call at this server, or is told why not.
+/// Parks a call at this server, or returns the error.
 async fn parks_at(client: &mut Client, server: usize) -> Value {
     let mut params = asks(Some(&modern(&json!({ "elicitation": {} }))));
     params["name"] = json!(format!("s{server}__ask"));

@@ -29,7 +29,7 @@ async fn a_legacy_client_is_asked_by_a_request_whatever_the_server_s_era() {
         let gateway = gateway(&[("a", &a)]).await;
         let (mut client, _) = Client::initialized(&gateway, one("a"), json!({ "elicitation": {} })).await;
         let id = client.begin("tools/call", ask(None)).await;
-        let asked = client.heard("elicitation/create").await;
+        let asked = client.received("elicitation/create").await;
         let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "accept", "content": { "n": 7 } } });
         client.write(&answer.to_string()).await;
         let done = client.answer(id).await;
@@ -75,7 +75,7 @@ async fn a_modern_client_is_asked_by_a_result_and_its_retry_finds_the_waiting_ca
     client.leave().await;
 }
 
-/// The clock stands still except where everybody waits.
+/// The clock stands still unless every task waits.
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_client_does_not_come_back_ends_in_its_own_time_and_says_so_when_it_does() {
     let a = speaking(Speaks::Legacy);
@@ -91,7 +91,7 @@ async fn a_call_whose_client_does_not_come_back_ends_in_its_own_time_and_says_so
     let meta = modern(&json!({ "elicitation": {} }));
     let input_required = client.ask("tools/call", ask(Some(&meta))).await["result"].clone();
     assert_eq!(input_required["resultType"], "input_required");
-    // Nobody comes back for it, and the server is told that the call is over.
+    // No client comes back for it, and the server gets a cancellation.
     let over = timeout(LONG, side.wait_for("notifications/cancelled", 1)).await;
     over.expect("the call is over");
 
@@ -155,10 +155,10 @@ async fn a_client_is_not_asked_for_what_it_did_not_declare() {
             ),
         };
         let done = client.ask("tools/call", ask(meta.as_ref())).await;
-        let told = done["result"]["structuredContent"]["error"].clone();
+        let received = done["result"]["structuredContent"]["error"].clone();
         assert_eq!(
-            told["code"], -32601,
-            "the server is told, and can do without: {done}"
+            received["code"], -32601,
+            "the server gets the error, and can do without: {done}"
         );
         client.leave().await;
     }
@@ -178,7 +178,7 @@ async fn a_call_that_fails_for_what_a_modern_client_did_not_declare_says_what_is
             failed["error"]["data"]["requiredCapabilities"],
             json!({ "elicitation": {} })
         );
-        // A client that could have been asked, and says no, is told what the server made of it.
+        // A client that could have been asked, and declines, gets what the server made of it.
         params["_meta"] = modern(&json!({ "elicitation": {} }));
         let input_required = client.ask("tools/call", params).await;
         assert_eq!(input_required["result"]["resultType"], "input_required");
@@ -199,7 +199,7 @@ async fn a_legacy_server_can_ask_for_the_roots_of_its_caller() {
             json!({ "name": "ask", "arguments": { "kind": "roots" } }),
         )
         .await;
-    let asked = client.heard("roots/list").await;
+    let asked = client.received("roots/list").await;
     let roots = json!({ "roots": [{ "uri": "file:///here" }] });
     let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": roots });
     client.write(&answer.to_string()).await;
@@ -245,7 +245,7 @@ async fn a_question_that_no_single_call_can_have_caused_is_declined() {
     assert!(done.to_string().contains("declined"), "{done}");
     for client in [&mut busy, &mut asker] {
         let next = client.begin("ping", json!({})).await;
-        assert_eq!(client.message().await["id"], next, "nobody was asked");
+        assert_eq!(client.message().await["id"], next, "no client was asked");
     }
 }
 

@@ -44,7 +44,7 @@ async fn a_server_that_asks_outside_of_a_call_is_answered_by_its_only_session() 
     let (mut client, _) = Client::initialized(&gateway, one("a"), can.clone()).await;
     side.wait_for(CHANGED, 1).await;
     ask(&side, "one").await;
-    let asked = client.heard("roots/list").await;
+    let asked = client.received("roots/list").await;
     let roots = json!({ "roots": [{ "uri": "file:///here" }] });
     client
         .write(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": roots }).to_string())
@@ -64,9 +64,9 @@ async fn a_server_that_asks_outside_of_a_call_is_answered_by_its_only_session() 
     );
     for client in [&mut client, &mut other] {
         let next = client.begin("ping", json!({})).await;
-        assert_eq!(client.message().await["id"], next, "nobody was asked");
+        assert_eq!(client.message().await["id"], next, "no client was asked");
     }
-    assert_eq!(side.count(CHANGED), 1, "the roots of two are nobody's");
+    assert_eq!(side.count(CHANGED), 1, "the roots of two clients are no client's");
     client.leave().await;
     side.wait_for(CHANGED, 2).await;
 }
@@ -76,7 +76,7 @@ async fn a_change_of_a_client_s_roots_reaches_the_servers_that_it_sees() {
     let (a, b) = (speaking(Speaks::Legacy), speaking(Speaks::Legacy));
     let gateway = gateway(&[("a", &a), ("b", &b)]).await;
     let (mut client, _) = Client::initialized(&gateway, one("a"), json!({})).await;
-    client.tell(CHANGED, json!({})).await;
+    client.notify(CHANGED, json!({})).await;
     client.ask("ping", json!({})).await;
     a.side(1).await.wait_for(CHANGED, 1).await;
     assert_eq!(b.side(1).await.count(CHANGED), 0);

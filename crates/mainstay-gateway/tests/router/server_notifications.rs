@@ -1,4 +1,4 @@
-//! What servers tell outside of any call, and who hears it.
+//! Notifications of servers outside of calls, and which clients receive them.
 
 use mainstay_gateway::Scope;
 use mainstay_testkit::memory::MemoryServer;
@@ -15,33 +15,33 @@ const ANSWERED: &str = "notifications/elicitation/complete";
 const PROGRESS: &str = "notifications/progress";
 
 /// The server tells something by itself.
-async fn tell(side: &MemoryServer, method: &str, params: Value) {
+async fn notify(side: &MemoryServer, method: &str, params: Value) {
     side.inject_message(&json!({ "jsonrpc": "2.0", "method": method, "params": params }))
         .await;
 }
 
 async fn log(side: &MemoryServer, level: &str) {
-    tell(side, LOG, json!({ "level": level, "data": "x" })).await;
+    notify(side, LOG, json!({ "level": level, "data": "x" })).await;
 }
 
-/// What this client was told before it is answered to a ping.
-async fn told(client: &mut Client) -> Vec<String> {
+/// The notifications that this client receives before the answer to a ping.
+async fn notifications(client: &mut Client) -> Vec<String> {
     let id = client.begin("ping", json!({})).await;
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     loop {
         let message = client.message().await;
         if message["id"] == id {
-            return told;
+            return received;
         }
         if message["params"]["data"] == "level set" {
             // What this server says to every request for a level.
             continue;
         }
-        told.push(message["method"].as_str().expect("a notification").to_owned());
+        received.push(message["method"].as_str().expect("a notification").to_owned());
     }
 }
 
-/// Comes back when the gateway has read all that this server has told.
+/// Returns when the gateway has read all that this server has sent.
 async fn read(side: &MemoryServer) {
     // The last of it is a question that is declined.
     let answers = side.count("");
@@ -58,14 +58,14 @@ async fn notifications_outside_of_calls_reach_the_only_client_of_a_gateway_for_o
         let (mut client, _) = Client::initialized(&gateway, scope, json!({})).await;
         let side = a.side(1).await;
         log(&side, "debug").await;
-        tell(&side, UNKNOWN, json!({ "n": 1 })).await;
-        assert_eq!(client.heard(LOG).await["params"]["data"], "x");
-        assert_eq!(client.heard(UNKNOWN).await["params"], json!({ "n": 1 }));
+        notify(&side, UNKNOWN, json!({ "n": 1 })).await;
+        assert_eq!(client.received(LOG).await["params"]["data"], "x");
+        assert_eq!(client.received(UNKNOWN).await["params"], json!({ "n": 1 }));
         client.ask("logging/setLevel", json!({ "level": "error" })).await;
         log(&side, "info").await;
         log(&side, "error").await;
         read(&side).await;
-        assert_eq!(told(&mut client).await, [LOG], "the one that it wants");
+        assert_eq!(notifications(&mut client).await, [LOG], "the one that it wants");
     }
 }
 
@@ -86,17 +86,17 @@ async fn a_late_log_message_of_a_shared_server_reaches_no_other_client() {
     for call in [echo, modern_echo] {
         caller.ask("tools/call", call).await;
         log(&side, "error").await;
-        tell(&side, UNKNOWN, json!({})).await;
+        notify(&side, UNKNOWN, json!({})).await;
         read(&side).await;
-        assert!(told(&mut bystander).await.is_empty());
-        assert!(told(&mut of_union).await.is_empty());
+        assert!(notifications(&mut bystander).await.is_empty());
+        assert!(notifications(&mut of_union).await.is_empty());
     }
-    // Nor does whoever is left when the caller has gone.
+    // Nor do the clients that are left when the caller has gone.
     caller.leave().await;
     of_union.leave().await;
     log(&side, "error").await;
     read(&side).await;
-    assert!(told(&mut bystander).await.is_empty());
+    assert!(notifications(&mut bystander).await.is_empty());
 }
 
 #[tokio::test]
@@ -119,7 +119,7 @@ async fn only_the_client_that_was_sent_to_a_url_learns_that_it_was_answered() {
         &json!({ "jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": elsewhere }),
     )
     .await;
-    let question = asked.heard("elicitation/create").await;
+    let question = asked.received("elicitation/create").await;
     let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "accept" } });
     asked.write(&answer.to_string()).await;
     side.wait_for("", 1).await;
@@ -136,17 +136,20 @@ async fn only_the_client_that_was_sent_to_a_url_learns_that_it_was_answered() {
     let refused = asked.message().await;
     assert_eq!(refused["error"]["code"], -32042, "{refused}");
 
-    tell(&side, ANSWERED, json!({ "elicitationId": "e1" })).await;
-    assert_eq!(asked.heard(ANSWERED).await["params"]["elicitationId"], "e1");
+    notify(&side, ANSWERED, json!({ "elicitationId": "e1" })).await;
+    assert_eq!(asked.received(ANSWERED).await["params"]["elicitationId"], "e1");
     // Another's call does not make it another's.
     other.begin("tools/call", json!({ "name": "a__echo" })).await;
     side.wait_for("tools/call", 2).await;
-    tell(&side, ANSWERED, json!({ "elicitationId": "e2" })).await;
-    tell(&side, ANSWERED, json!({ "elicitationId": "e3" })).await;
-    let heard = other.heard(ANSWERED).await;
-    assert_eq!(heard["params"]["elicitationId"], "e3", "nobody was asked this");
-    assert_eq!(asked.heard(ANSWERED).await["params"]["elicitationId"], "e2");
-    assert!(told(&mut asked).await.is_empty());
+    notify(&side, ANSWERED, json!({ "elicitationId": "e2" })).await;
+    notify(&side, ANSWERED, json!({ "elicitationId": "e3" })).await;
+    let received = other.received(ANSWERED).await;
+    assert_eq!(
+        received["params"]["elicitationId"], "e3",
+        "no client was asked this"
+    );
+    assert_eq!(asked.received(ANSWERED).await["params"]["elicitationId"], "e2");
+    assert!(notifications(&mut asked).await.is_empty());
 }
 
 #[tokio::test]
@@ -163,26 +166,29 @@ async fn notifications_during_a_call_reach_no_other_client() {
     let first = caller.begin("tools/call", slow.clone()).await;
     side.wait_for("tools/call", 1).await;
     log(&side, "error").await;
-    tell(&side, UNKNOWN, json!({})).await;
-    caller.heard(UNKNOWN).await;
-    assert_eq!(told(&mut caller).await, [LOG]);
-    assert!(told(&mut other).await.is_empty(), "it is the caller's");
+    notify(&side, UNKNOWN, json!({})).await;
+    caller.received(UNKNOWN).await;
+    assert_eq!(notifications(&mut caller).await, [LOG]);
+    assert!(notifications(&mut other).await.is_empty(), "it is the caller's");
 
     other.begin("tools/call", slow).await;
     side.wait_for("tools/call", 2).await;
     log(&side, "error").await;
     read(&side).await;
-    assert!(told(&mut caller).await.is_empty(), "nothing tells whose it is");
-    assert!(told(&mut other).await.is_empty());
+    assert!(
+        notifications(&mut caller).await.is_empty(),
+        "nothing says whose it is"
+    );
+    assert!(notifications(&mut other).await.is_empty());
 
     caller
-        .tell("notifications/cancelled", json!({ "requestId": first }))
+        .notify("notifications/cancelled", json!({ "requestId": first }))
         .await;
     side.wait_for("notifications/cancelled", 1).await;
     log(&side, "error").await;
     read(&side).await;
     assert!(
-        told(&mut other).await.is_empty(),
+        notifications(&mut other).await.is_empty(),
         "the cancelled call may still run"
     );
 }
@@ -208,19 +214,19 @@ async fn the_status_of_a_task_goes_to_the_client_that_began_it_alone() {
     side.wait_for("tools/call", 2).await;
     let related = json!({ "io.modelcontextprotocol/related-task": { "taskId": "t" } });
     let log_of_task = json!({ "level": "error", "data": "secret", "_meta": related });
-    tell(&side, STATUS, json!({ "taskId": "t", "status": "completed" })).await;
-    let heard = owner.heard(STATUS).await;
-    assert_eq!(heard["params"]["taskId"], begun["result"]["task"]["taskId"]);
-    tell(&side, LOG, log_of_task.clone()).await;
-    tell(
+    notify(&side, STATUS, json!({ "taskId": "t", "status": "completed" })).await;
+    let received = owner.received(STATUS).await;
+    assert_eq!(received["params"]["taskId"], begun["result"]["task"]["taskId"]);
+    notify(&side, LOG, log_of_task.clone()).await;
+    notify(
         &side,
         STATUS,
         json!({ "taskId": "of-nobody", "status": "working" }),
     )
     .await;
-    tell(&side, UNKNOWN, json!({})).await;
-    other.heard(UNKNOWN).await;
-    assert!(told(&mut other).await.is_empty());
+    notify(&side, UNKNOWN, json!({})).await;
+    other.received(UNKNOWN).await;
+    assert!(notifications(&mut other).await.is_empty());
     let question = json!({ "message": "?", "_meta": related });
     let answers = side.count("");
     side.inject_message(
@@ -228,13 +234,16 @@ async fn the_status_of_a_task_goes_to_the_client_that_began_it_alone() {
     )
     .await;
     side.wait_for("", answers + 1).await;
-    assert!(told(&mut other).await.is_empty(), "it is declined");
+    assert!(notifications(&mut other).await.is_empty(), "it is declined");
     owner.leave().await;
-    tell(&side, STATUS, json!({ "taskId": "t", "status": "completed" })).await;
-    tell(&side, LOG, log_of_task).await;
-    tell(&side, UNKNOWN, json!({})).await;
-    other.heard(UNKNOWN).await;
-    assert!(told(&mut other).await.is_empty(), "though the owner has gone");
+    notify(&side, STATUS, json!({ "taskId": "t", "status": "completed" })).await;
+    notify(&side, LOG, log_of_task).await;
+    notify(&side, UNKNOWN, json!({})).await;
+    other.received(UNKNOWN).await;
+    assert!(
+        notifications(&mut other).await.is_empty(),
+        "though the owner has gone"
+    );
 }
 
 #[tokio::test]
@@ -252,15 +261,15 @@ async fn the_status_of_a_task_that_comes_before_its_result_is_delivered() {
     let asked = client.begin("tools/call", call).await;
     side.wait_for("tools/call", 1).await;
     let task = json!({ "taskId": "t", "status": "working" });
-    tell(&side, STATUS, task.clone()).await;
+    notify(&side, STATUS, task.clone()).await;
     let received = side.received();
     let call = received.iter().find(|message| message.method() == "tools/call");
     let id = call.expect("it came").id();
     side.inject_message(&json!({ "jsonrpc": "2.0", "id": id, "result": { "task": task } }))
         .await;
     let begun = client.answer(asked).await;
-    let heard = client.heard(STATUS).await;
-    assert_eq!(heard["params"]["taskId"], begun["result"]["task"]["taskId"]);
+    let received = client.received(STATUS).await;
+    assert_eq!(received["params"]["taskId"], begun["result"]["task"]["taskId"]);
 }
 
 #[tokio::test]
@@ -273,18 +282,18 @@ async fn progress_after_the_answer_comes_under_the_token_that_the_client_gave() 
     let call = json!({ "name": "a__echo", "arguments": {}, "_meta": { "progressToken": "mine" } });
     client.ask("tools/call", call).await;
     let token = side.last_params("tools/call").unwrap()["_meta"]["progressToken"].clone();
-    tell(
+    notify(
         &side,
         PROGRESS,
         json!({ "progressToken": token, "progress": 0.5 }),
     )
     .await;
-    let late = client.heard(PROGRESS).await;
+    let late = client.received(PROGRESS).await;
     assert_eq!(
         late["params"],
         json!({ "progressToken": "mine", "progress": 0.5 })
     );
-    assert!(told(&mut other).await.is_empty());
+    assert!(notifications(&mut other).await.is_empty());
 }
 
 #[tokio::test]
@@ -296,14 +305,17 @@ async fn a_modern_client_on_a_pipe_gets_unknown_notifications_and_no_log_outside
     let mut params = json!({ "name": "echo", "arguments": {} });
     params["_meta"] = modern(&json!({}));
     params["_meta"]["io.modelcontextprotocol/logLevel"] = json!("debug");
-    tell(&side, UNKNOWN, json!({ "n": 1 })).await;
+    notify(&side, UNKNOWN, json!({ "n": 1 })).await;
     read(&side).await;
     client.ask("tools/call", params).await;
     log(&side, "error").await;
-    tell(&side, UNKNOWN, json!({ "n": 2 })).await;
+    notify(&side, UNKNOWN, json!({ "n": 2 })).await;
     let next = client.message().await;
     assert_eq!(next["method"], UNKNOWN, "a log belongs to a request");
-    assert_eq!(next["params"]["n"], 2, "who has said nothing yet is told nothing");
+    assert_eq!(
+        next["params"]["n"], 2,
+        "a client that has sent nothing yet receives nothing"
+    );
 }
 
 #[tokio::test]
@@ -320,19 +332,19 @@ async fn notifications_during_several_calls_of_one_modern_client_reach_it() {
         side.wait_for("tools/call", n).await;
     }
     log(&side, "error").await;
-    tell(&side, UNKNOWN, json!({ "n": 1 })).await;
+    notify(&side, UNKNOWN, json!({ "n": 1 })).await;
     assert_eq!(client.message().await["method"], LOG);
     assert_eq!(client.message().await["params"]["n"], 1);
 
     other.begin("tools/call", slow).await;
     side.wait_for("tools/call", 3).await;
     log(&side, "error").await;
-    tell(&side, UNKNOWN, json!({ "n": 2 })).await;
+    notify(&side, UNKNOWN, json!({ "n": 2 })).await;
     read(&side).await;
     for client in [&mut client, &mut other] {
         client.write("no message").await;
         let next = client.message().await;
-        assert_eq!(next["error"]["code"], -32700, "nothing tells whose it is: {next}");
+        assert_eq!(next["error"]["code"], -32700, "nothing says whose it is: {next}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Servers that a client meets for the first time: how long it waits for them, and what it is told when they do not start.
+//! Servers that a client meets for the first time: how long it waits for them, and which error it gets when they do not start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,7 +115,7 @@ async fn the_wait_for_a_starting_server_ends_when_the_client_cancels() {
     let discovery = client.begin("server/discover", discover()).await;
     client.ask("ping", json!({})).await;
     client
-        .tell("notifications/cancelled", json!({ "requestId": discovery }))
+        .notify("notifications/cancelled", json!({ "requestId": discovery }))
         .await;
     client.ask("ping", json!({})).await;
     client.leave().await;

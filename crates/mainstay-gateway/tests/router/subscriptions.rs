@@ -1,4 +1,4 @@
-//! What clients want to be told of: changes of resources and lists.
+//! What clients subscribe to: changes of resources and lists.
 
 use mainstay_gateway::Scope;
 use mainstay_testkit::{Fault, Occurrence, Rule, Script, Speaks, Step};
@@ -22,7 +22,9 @@ async fn only_subscribers_of_a_resource_get_its_updates() {
         let mut listener = Client::connect(&gateway, one("a"));
         let filter = json!({ "_meta": modern(&json!({})), "notifications": { "resourceSubscriptions": ["mem://one"] } });
         let listen = listener.begin("subscriptions/listen", filter).await;
-        let acknowledged = listener.heard("notifications/subscriptions/acknowledged").await;
+        let acknowledged = listener
+            .received("notifications/subscriptions/acknowledged")
+            .await;
         assert_eq!(
             acknowledged["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"],
             listen
@@ -30,15 +32,15 @@ async fn only_subscribers_of_a_resource_get_its_updates() {
 
         let touch = json!({ "name": "a__touch", "arguments": { "uri": "mem://one" } });
         bystander.ask("tools/call", touch).await;
-        let told = subscriber.heard("notifications/resources/updated").await;
-        assert_eq!(told["params"]["uri"], "mem://one");
-        let told = listener.heard("notifications/resources/updated").await;
+        let received = subscriber.received("notifications/resources/updated").await;
+        assert_eq!(received["params"]["uri"], "mem://one");
+        let received = listener.received("notifications/resources/updated").await;
         assert_eq!(
-            told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"],
+            received["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"],
             listen
         );
         let next = bystander.begin("ping", json!({})).await;
-        assert_eq!(bystander.message().await["id"], next, "it did not ask to be told");
+        assert_eq!(bystander.message().await["id"], next, "it did not subscribe");
         subscriber.leave().await;
         listener.leave().await;
     }
@@ -118,7 +120,11 @@ async fn a_subscription_ends_with_its_client_also_when_its_server_shows_nothing_
     let call = json!({ "name": "a__echo", "arguments": {} });
     client.ask("tools/call", call).await;
     let side = a.side(2).await;
-    assert_eq!(side.count("resources/subscribe"), 0, "nobody wants it any more");
+    assert_eq!(
+        side.count("resources/subscribe"),
+        0,
+        "no client wants it any more"
+    );
 }
 
 #[tokio::test]
@@ -131,7 +137,9 @@ async fn a_changed_list_is_notified_to_clients_that_have_seen_it_or_listen() {
     let mut listener = Client::connect(&gateway, one("a"));
     let filter = json!({ "_meta": modern(&json!({})), "notifications": { "toolsListChanged": true } });
     listener.begin("subscriptions/listen", filter).await;
-    listener.heard("notifications/subscriptions/acknowledged").await;
+    listener
+        .received("notifications/subscriptions/acknowledged")
+        .await;
     let (mut unseen, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
 
     side.edit(|script| {
@@ -141,8 +149,8 @@ async fn a_changed_list_is_notified_to_clients_that_have_seen_it_or_listen() {
     });
     side.inject(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#)
         .await;
-    seen.heard("notifications/tools/list_changed").await;
-    listener.heard("notifications/tools/list_changed").await;
+    seen.received("notifications/tools/list_changed").await;
+    listener.received("notifications/tools/list_changed").await;
     let tools = seen.ask("tools/list", json!({})).await;
     assert!(tools.to_string().contains("a__new"), "{tools}");
     let next = unseen.begin("ping", json!({})).await;
@@ -183,7 +191,7 @@ async fn a_second_subscriber_waits_for_the_first_attempt_and_retries_if_it_faile
 
     let touch = json!({ "name": "a__touch", "arguments": { "uri": "mem://one" } });
     first.ask("tools/call", touch).await;
-    second.heard("notifications/resources/updated").await;
+    second.received("notifications/resources/updated").await;
     let next = first.begin("ping", json!({})).await;
     assert_eq!(first.message().await["id"], next, "its subscription failed");
     second.leave().await;
@@ -223,7 +231,7 @@ async fn a_subscription_ends_at_the_server_where_it_was_made_though_the_catalog_
     });
     at_a.inject(r#"{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}"#)
         .await;
-    client.heard("notifications/resources/list_changed").await;
+    client.received("notifications/resources/list_changed").await;
 
     at_b.inject(
         r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"mem://one"}}"#,
@@ -236,7 +244,11 @@ async fn a_subscription_ends_at_the_server_where_it_was_made_though_the_catalog_
         "notifications/resources/updated",
         "a's"
     );
-    assert_eq!(client.message().await["id"], done, "b was not asked to tell");
+    assert_eq!(
+        client.message().await["id"],
+        done,
+        "b was not asked for a subscription"
+    );
 
     client
         .ask("resources/unsubscribe", json!({ "uri": "mem://one" }))
@@ -262,7 +274,7 @@ async fn a_subscription_whose_client_left_before_it_was_made_is_given_up() {
                     .await;
                 side.wait_for("resources/subscribe", 1).await;
                 client
-                    .tell("notifications/cancelled", json!({ "requestId": id }))
+                    .notify("notifications/cancelled", json!({ "requestId": id }))
                     .await;
                 side.wait_for("resources/unsubscribe", 1).await;
             }
@@ -286,7 +298,7 @@ async fn a_listen_is_acknowledged_only_for_resources_that_a_server_has() {
     let uris = json!(["mem://one", "nobody://has-it"]);
     let filter = json!({ "_meta": modern(&json!({})), "notifications": { "resourceSubscriptions": uris } });
     client.begin("subscriptions/listen", filter).await;
-    let promised = client.heard("notifications/subscriptions/acknowledged").await;
+    let promised = client.received("notifications/subscriptions/acknowledged").await;
     let promised = &promised["params"]["notifications"]["resourceSubscriptions"];
     assert_eq!(*promised, json!(["mem://one"]));
     a.side(1).await.wait_for("resources/subscribe", 1).await;
@@ -305,7 +317,9 @@ async fn subscriptions_are_made_again_at_a_server_that_is_removed_and_added_agai
             let mut listener = Client::connect(&gateway, one("a"));
             let filter = json!({ "_meta": modern(&json!({})), "notifications": { "resourceSubscriptions": ["mem://one"] } });
             listener.begin("subscriptions/listen", filter).await;
-            listener.heard("notifications/subscriptions/acknowledged").await;
+            listener
+                .received("notifications/subscriptions/acknowledged")
+                .await;
 
             for configured in [None, Some(a.config("a").build().unwrap())] {
                 match through_gateway {
@@ -322,7 +336,7 @@ async fn subscriptions_are_made_again_at_a_server_that_is_removed_and_added_agai
             match speaks {
                 Speaks::Legacy => {
                     side.wait_for("resources/subscribe", 1).await;
-                    assert_eq!(side.noted("subscribe mem://two"), 0, "nobody wants it");
+                    assert_eq!(side.noted("subscribe mem://two"), 0, "no client wants it");
                 }
                 Speaks::Modern | Speaks::Both => loop {
                     let seen = side.count("subscriptions/listen");
@@ -335,8 +349,8 @@ async fn subscriptions_are_made_again_at_a_server_that_is_removed_and_added_agai
             }
             let touch = json!({ "name": "a__touch", "arguments": { "uri": "mem://one" } });
             session.ask("tools/call", touch).await;
-            session.heard("notifications/resources/updated").await;
-            listener.heard("notifications/resources/updated").await;
+            session.received("notifications/resources/updated").await;
+            listener.received("notifications/resources/updated").await;
 
             listener.leave().await;
             let listens = side.count("subscriptions/listen");

@@ -62,11 +62,11 @@ async fn a_task_is_found_again_at_the_server_that_has_it() {
         let before = there.total();
         for method in ["tasks/get", "tasks/cancel", "tasks/result"] {
             let done = client.ask(method, json!({ "taskId": id })).await["result"].clone();
-            let told = match method {
+            let received = match method {
                 "tasks/result" => &done["_meta"]["io.modelcontextprotocol/related-task"]["taskId"],
                 _get_or_cancel => &done["taskId"],
             };
-            assert_eq!(told, id, "{method}");
+            assert_eq!(received, id, "{method}");
             assert_eq!(here.last_params(method).unwrap()["taskId"], "same", "{method}");
         }
         assert_eq!(there.total(), before);
@@ -108,10 +108,10 @@ async fn a_session_lists_and_is_notified_of_its_own_tasks_alone() {
         let status = json!({ "jsonrpc": "2.0", "method": "notifications/tasks/status", "params": task(id) });
         memory.side(1).await.inject_message(&status).await;
     }
-    let heard = client.heard("notifications/tasks/status").await;
-    assert_eq!(heard["params"]["taskId"], first);
-    let heard = direct.heard("notifications/tasks/status").await;
-    assert_eq!(heard["params"]["taskId"], own);
+    let received = client.received("notifications/tasks/status").await;
+    assert_eq!(received["params"]["taskId"], first);
+    let received = direct.received("notifications/tasks/status").await;
+    assert_eq!(received["params"]["taskId"], own);
     for client in [&mut bystander, &mut client] {
         let next = client.begin("ping", json!({})).await;
         assert_eq!(client.message().await["id"], next, "nothing of another's task");

@@ -80,7 +80,7 @@ async fn a_modern_client_discovers_lists_and_calls_in_its_own_way() {
     let sent = &answer["result"]["structuredContent"]["_meta"];
     assert!(
         sent.get("io.modelcontextprotocol/protocolVersion").is_none(),
-        "a legacy server was told {sent}"
+        "a legacy server received {sent}"
     );
     client.leave().await;
 }

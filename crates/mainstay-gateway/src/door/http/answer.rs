@@ -12,10 +12,10 @@ use hyper::{Response, StatusCode};
 use mainstay::Era;
 use mainstay::gateway::message::{self, RawJson, RpcError};
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::head::Accepts;
-use super::response::{HttpRefusal, RefusalReason, ResponseBody, empty, events, json};
+use super::response::{BodyContent, HttpRefusal, RefusalReason, ResponseBody, empty, events, json};
 use super::service::HttpService;
 use super::session::SessionUse;
 use super::stream::{ClientStream, EventReader};
@@ -27,6 +27,9 @@ use crate::door::outgoing::{OutgoingMessage, RequestAnswer};
 use crate::door::request::ClientRequest;
 use crate::protocol::{NoId, is_client_error};
 use crate::router::ended;
+
+/// The first version whose clients know events without data, which say where to resume a stream.
+const RESUME_POINTS_SINCE: &str = "2025-11-25";
 
 /// The answer to a POST.
 pub(super) struct HttpAnswer {
@@ -82,11 +85,11 @@ impl HttpAnswer {
     /// The answer as a response. A large one is charged to the client until the client has read it, and refused if it does
     /// not fit. A small one is not charged: a connection has one at a time.
     pub(super) fn response(&self, account: &Account) -> Response<ResponseBody> {
-        let body = match &self.content {
+        let content = match &self.content {
             AnswerContent::One(answer) if answer.is_large() => match answer.write(account) {
-                Ok(OutgoingMessage::Whole(line)) => ResponseBody::Whole(line),
+                Ok(OutgoingMessage::Whole(line)) => BodyContent::Whole(line),
                 Ok(OutgoingMessage::Pieces(pieces)) => {
-                    ResponseBody::Pieces(pieces.into_iter().rev().collect())
+                    BodyContent::Pieces(pieces.into_iter().rev().collect())
                 }
                 Err(spent) if answer.kind == AnswerKind::List => {
                     let refusal = HttpRefusal::from(spent).of_request(&answer.id);
@@ -94,14 +97,14 @@ impl HttpAnswer {
                     return refusal.response(NoId::Absent);
                 }
                 // Not a status that asks for another try: the request was carried out.
-                Err(spent) => ResponseBody::Whole(answer.instead(spent)),
+                Err(spent) => BodyContent::Whole(answer.instead(spent)),
             },
             AnswerContent::One(RequestAnswer { id, result, .. }) => {
-                ResponseBody::Whole(message::response(id, result))
+                BodyContent::Whole(message::response(id, result))
             }
-            AnswerContent::Batch(answers) => ResponseBody::Whole(answers.clone()),
+            AnswerContent::Batch(answers) => BodyContent::Whole(answers.clone()),
         };
-        let mut response = json(self.status, body);
+        let mut response = json(self.status, content);
         if let (true, Some(error)) = (self.status.is_client_error(), self.error()) {
             let reason = RefusalReason(error.message().to_owned());
             response.extensions_mut().insert(reason);
@@ -124,7 +127,7 @@ impl HttpService {
         run: RunningRequest,
         request: ClientRequest,
     ) -> PendingAnswer {
-        let (service, counted) = (self.clone(), self.running.begin());
+        let (service, counted) = (self.clone(), self.begin_request());
         Box::pin(async move {
             let outbox: Arc<dyn Outbox> = stream;
             let id = request.id.clone();
@@ -157,30 +160,20 @@ fn modern_status(result: &Result<RawJson, RpcError>) -> StatusCode {
     }
 }
 
-/// What becomes of a request whose client leaves.
-pub(super) enum RequestOwner {
-    /// It is cancelled.
-    Modern,
-    /// It goes on, and its answer is kept in the session. `knows_resume_points` if the client's version has events without
-    /// data.
-    Legacy {
-        session: SessionUse,
-        knows_resume_points: bool,
-    },
-}
-
-/// Responds to a POST once its answer or its first event is there, or the head of the response is held back no longer.
+/// Responds to a POST once its answer or its first event is there, or the head of the response is held back no longer. The answer to
+/// a request of a session is kept there for a client that leaves.
 ///
-/// Cancel safety: if the future is dropped, a legacy request goes on in a task of its own, and a modern one is cancelled.
+/// Cancel safety: if the future is dropped, the request of a session goes on in a task of its own, and a modern one is cancelled.
 pub(super) async fn respond(
     pending: PendingAnswer,
     stream: Arc<ClientStream>,
-    owner: RequestOwner,
+    session: Option<SessionUse>,
     accepts: Accepts,
     head_timer: &HeadTimer,
 ) -> Response<ResponseBody> {
     let mut held_back = HeldBackResponse {
-        pending: Some((pending, owner)),
+        pending: Some(pending),
+        session,
         stream: stream.clone(),
     };
     tokio::select! {
@@ -193,66 +186,65 @@ pub(super) async fn respond(
 
 /// A response whose head is held back.
 struct HeldBackResponse {
-    pending: Option<(PendingAnswer, RequestOwner)>,
+    /// `None` once it is answered, or has moved to a task of its own.
+    pending: Option<PendingAnswer>,
+    /// The session of a legacy request.
+    session: Option<SessionUse>,
     stream: Arc<ClientStream>,
 }
 
 impl HeldBackResponse {
     async fn answer(&mut self) -> Option<HttpAnswer> {
-        match &mut self.pending {
-            Some((pending, _)) => pending.await,
-            None => None,
-        }
+        let answer = self.pending.as_mut()?.await;
+        self.pending = None;
+        answer
     }
 
     /// The answer is there before the head is sent.
     fn finish(mut self, answer: Option<HttpAnswer>, accepts: Accepts) -> Response<ResponseBody> {
-        let stream = self.stream.clone();
-        match (answer, self.pending.take()) {
-            (Some(answer), _) if accepts.json && stream.is_empty() => answer.response(stream.account()),
-            (Some(answer), Some((_, owner))) => {
-                write_last(&stream, Some(answer));
-                let while_connected: Box<dyn Send> = match owner {
-                    RequestOwner::Modern => Box::new(()),
-                    RequestOwner::Legacy { session, .. } => {
-                        session.keep_stream(stream.clone());
-                        Box::new(session)
-                    }
-                };
-                let position = stream.open(None);
-                events(EventReader::new(stream, position, while_connected))
-            }
+        let Some(answer) = answer else {
             // The client has cancelled the request.
-            (None, _) | (Some(_), None) => empty(StatusCode::NO_CONTENT),
+            return empty(StatusCode::NO_CONTENT);
+        };
+        let stream = self.stream.clone();
+        if accepts.json && stream.is_empty() {
+            return answer.response(stream.account());
         }
+        write_last(&stream, Some(answer));
+        let session = self.session.take();
+        if let Some(session) = &session {
+            session.keep_stream(stream.clone());
+        }
+        events(EventReader::open(stream, None, Box::new(session)))
     }
 
     /// Sends events from now on. The connection's task waits for the client, so the request moves to a task of its own.
     fn into_stream(mut self, is_silent: bool) -> Response<ResponseBody> {
-        let Some((pending, owner)) = self.pending.take() else {
+        let Some(pending) = self.pending.take() else {
             return empty(StatusCode::NO_CONTENT);
         };
-        let stream = self.stream.clone();
-        let position = stream.open(None);
+        let (stream, session) = (self.stream.clone(), self.session.take());
         let writes = stream.clone();
-        let task = tokio::spawn(async move { write_last(&writes, pending.await) });
-        events(match owner {
-            RequestOwner::Modern => {
-                let reader = EventReader::new(stream, position, Box::new(AbortOnDrop(task)));
-                if is_silent { reader.with_comment() } else { reader }
-            }
-            RequestOwner::Legacy {
-                session,
-                knows_resume_points,
-            } => {
+        let mut task = JoinSet::new();
+        task.spawn(async move { write_last(&writes, pending.await) });
+        let knows_resume_points = session.as_ref().is_some_and(|session| {
+            let version = session.client.version();
+            version.is_some_and(|version| version >= RESUME_POINTS_SINCE)
+        });
+        let while_connected: Box<dyn Send> = match session {
+            Some(session) => {
+                task.detach_all();
                 session.keep_stream(stream.clone());
-                let reader = EventReader::new(stream, position, Box::new(session));
-                match (is_silent, knows_resume_points) {
-                    (false, _) => reader,
-                    (true, true) => reader.with_resume_point(),
-                    (true, false) => reader.with_comment(),
-                }
+                Box::new(session)
             }
+            // Aborts the task when the client leaves.
+            None => Box::new(task),
+        };
+        let reader = EventReader::open(stream, None, while_connected);
+        events(match (is_silent, knows_resume_points) {
+            (false, _) => reader,
+            (true, true) => reader.with_resume_point(),
+            (true, false) => reader.with_comment(),
         })
     }
 }
@@ -260,7 +252,7 @@ impl HeldBackResponse {
 impl Drop for HeldBackResponse {
     /// The client left before it saw anything. The request of a session goes on, but this stream reaches the client no more.
     fn drop(&mut self) {
-        let Some((pending, RequestOwner::Legacy { session, .. })) = self.pending.take() else {
+        let (Some(pending), Some(session)) = (self.pending.take(), self.session.take()) else {
             return;
         };
         self.stream.abandon();
@@ -279,15 +271,6 @@ fn write_last(stream: &ClientStream, answer: Option<HttpAnswer>) {
         stream.push_answer(answer.write_event(stream.account()));
     }
     stream.close();
-}
-
-/// A task that is aborted when this is dropped.
-struct AbortOnDrop(JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 #[cfg(test)]

@@ -61,31 +61,25 @@ impl From<Unauthorized> for HttpRefusal {
     }
 }
 
+/// Which clients a door admits.
+#[derive(Clone, Default)]
 pub(super) struct HttpGuard {
     /// Whether only this machine can reach the door.
     is_local: bool,
-    hosts: Vec<String>,
-    origins: Vec<String>,
+    /// Names of this server, without ports. A text that is no host matches no request.
+    pub(super) hosts: Vec<String>,
+    /// Origins of web pages, in lower case.
+    pub(super) origins: Vec<String>,
     /// Digests of the tokens: how long their comparison takes tells an attacker nothing.
-    tokens: Vec<TokenDigest>,
+    pub(super) tokens: Vec<TokenDigest>,
 }
 
 impl HttpGuard {
+    /// The guard of a door at this address.
     pub(super) fn new(door: &HttpDoor, address: IpAddr) -> Self {
         Self {
             is_local: address.is_loopback(),
-            hosts: door
-                .hosts
-                .iter()
-                // A text that is no host matches no request.
-                .map(|host| host_in(host).unwrap_or(host).to_owned())
-                .collect(),
-            origins: door.origins.clone(),
-            tokens: door
-                .tokens
-                .iter()
-                .map(|token| TokenDigest::of(token.expose()))
-                .collect(),
+            ..door.guard.clone()
         }
     }
 
@@ -219,7 +213,7 @@ fn is_of_this_machine(origin: &str) -> bool {
 
 /// The host in `HOST` or `HOST:PORT`, where an IPv6 address with a port stands in brackets. `None` for any other text, which
 /// two readers could read in two ways.
-fn host_in(authority: &str) -> Option<&str> {
+pub(super) fn host_in(authority: &str) -> Option<&str> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (address, port) = rest.split_once(']')?;
         let is_address = address.parse::<Ipv6Addr>().is_ok();

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
@@ -12,6 +12,8 @@ use tokio::time::{Instant, sleep};
 
 use super::guard::HttpCaller;
 use super::options::RequestRate;
+
+use crate::lock::lock;
 
 /// All connections. A connection is *idle* while no request on it is being answered: between two requests, or while the
 /// next one arrives slowly. With one connection too many, the one that has been idle for the longest time is closed. A
@@ -57,7 +59,7 @@ impl ConnectionLimiter {
     /// Admits one more connection from this address. If there are too many, it evicts the one that has been idle for the
     /// longest time: of that address, or of all.
     pub(super) fn admit(self: &Arc<Self>, peer: HttpCaller) -> Result<ConnectionPermit, NoIdleConnection> {
-        let mut table = self.table();
+        let mut table = lock(&self.table);
         let of_peer = table.count_per_peer.get(&peer).copied().unwrap_or(0);
         let mut evicted_another = false;
         if of_peer >= self.limit_per_peer {
@@ -81,11 +83,7 @@ impl ConnectionLimiter {
     }
 
     pub(super) fn count(&self) -> usize {
-        self.table().connections.len()
-    }
-
-    fn table(&self) -> MutexGuard<'_, ConnectionTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table).connections.len()
     }
 }
 
@@ -127,7 +125,7 @@ impl ConnectionPermit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.limiter.table().remove(self.number);
+        lock(&self.limiter.table).remove(self.number);
     }
 }
 
@@ -256,7 +254,7 @@ impl RateLimiter {
 
     /// Takes a token, or says how long the client must wait for one.
     pub(super) fn take(&self, caller: HttpCaller, now: Instant) -> Result<(), Duration> {
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = lock(&self.buckets);
         make_room(&mut buckets, &caller, RATED_CLIENTS_LIMIT, |bucket| {
             bucket.filled(self.rate, now) < self.rate.burst
         });
@@ -348,7 +346,7 @@ impl WrongTokenLimiter {
 
     /// Notes a wrong token, and returns the delay of its answer.
     fn note(&self, address: HttpCaller, now: Instant) -> Duration {
-        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut addresses = lock(&self.addresses);
         make_room(&mut addresses, &address, ADDRESSES_LIMIT, |wrong| {
             !wrong.is_old(now)
         });
@@ -387,7 +385,7 @@ struct UnloggedEvents {
 impl LogLimiter {
     /// Counts one event. If it is time for a line, returns how many events there were since the last one.
     pub(super) fn count(&self, now: Instant) -> Option<u64> {
-        let mut unlogged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unlogged = lock(&self.0);
         unlogged.count += 1;
         if unlogged
             .last_line

@@ -79,7 +79,7 @@ impl Gateway {
         connections.service.drain();
         let finished = {
             let service = connections.service.clone();
-            async move { service.running.idle().await }
+            async move { service.idle().await }
         };
         let within = connections.service.limits.drain;
         let _ = timeout(within, connections.accept_until(&listener, finished)).await;
@@ -170,7 +170,7 @@ impl Connections {
         let last_answers = async {
             while self.tasks.join_next().await.is_some() {}
             // Requests of sessions were cancelled, and need a moment to end.
-            self.service.running.idle().await;
+            self.service.idle().await;
         };
         if timeout(LAST_ANSWERS_GRACE, last_answers).await.is_err() {
             self.tasks.shutdown().await;
@@ -259,7 +259,7 @@ async fn handle(
 /// Waits until a closing connection has nothing more to send. It may still wait for the rest of a request, which would be
 /// refused.
 async fn wait_until_sent(service: &HttpService, unread: &UnreadOutput) {
-    service.running.idle().await;
+    service.idle().await;
     loop {
         sleep(SENT_GRACE).await;
         if !unread.is_some() {

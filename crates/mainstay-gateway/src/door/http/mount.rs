@@ -15,12 +15,9 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
-use mainstay::config::Secret;
 
 use super::guard::{HttpGuard, Unauthorized, allow_origin, bearer, preflight};
-use super::limits::ActiveRequest;
-use super::options::HttpDoor;
-use super::response::{HttpRefusal, ResponseBody};
+use super::response::{BodyContent, HttpRefusal, ResponseBody};
 use super::service::HttpService;
 use crate::principal::TokenDigest;
 
@@ -48,37 +45,15 @@ pub trait HttpMount: Send + Sync + 'static {
     }
 }
 
-/// How a service is mounted.
+/// A mounted service.
 #[derive(Clone)]
-pub(super) struct MountSettings {
+pub(super) struct Mounted {
     pub(super) paths: &'static [&'static str],
-    pub(super) token: Option<Secret>,
+    pub(super) token: Option<TokenDigest>,
     pub(super) service: Arc<dyn HttpMount>,
 }
 
-/// A mounted service.
-pub(super) struct Mounted {
-    paths: &'static [&'static str],
-    token: Option<TokenDigest>,
-    service: Arc<dyn HttpMount>,
-}
-
-/// The body of a mounted service's response, with the request that it keeps active.
-pub(super) struct MountedBody {
-    pub(super) body: MountBody,
-    pub(super) request: Option<ActiveRequest>,
-}
-
 impl Mounted {
-    pub(super) fn new(door: &HttpDoor) -> Option<Self> {
-        let mount = door.mount.as_ref()?;
-        Some(Self {
-            paths: mount.paths,
-            token: mount.token.as_ref().map(|token| TokenDigest::of(token.expose())),
-            service: mount.service.clone(),
-        })
-    }
-
     /// Whether this path is the service's.
     pub(super) fn holds(&self, path: &str) -> bool {
         self.paths.iter().any(|own| {
@@ -89,7 +64,7 @@ impl Mounted {
 
     async fn answer(&self, request: Request<Incoming>) -> Response<ResponseBody> {
         let answer = self.service.handle(request).await;
-        answer.map(|body| ResponseBody::Mounted(Box::new(MountedBody { body, request: None })))
+        answer.map(|body| ResponseBody::new(BodyContent::Mounted(body)))
     }
 
     fn check_token(&self, path: &str, headers: &HeaderMap) -> Result<(), Unauthorized> {

@@ -12,20 +12,20 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::mount::{HttpMount, MountSettings};
+use super::guard::{HttpGuard, host_in};
+use super::mount::{HttpMount, Mounted};
+use crate::principal::TokenDigest;
 
 /// How clients connect over HTTP.
 ///
 /// The default admits clients of the same machine. To listen anywhere else it needs a [token](Self::token).
 #[derive(Clone)]
 pub struct HttpDoor {
-    pub(super) tokens: Vec<Secret>,
-    pub(super) hosts: Vec<String>,
-    pub(super) origins: Vec<String>,
+    pub(super) guard: HttpGuard,
     pub(super) tls: Option<Arc<ServerConfig>>,
     pub(super) limits: HttpLimits,
     pub(super) access_log: bool,
-    pub(super) mount: Option<MountSettings>,
+    pub(super) mount: Option<Mounted>,
 }
 
 /// How much clients may use.
@@ -77,9 +77,7 @@ impl HttpDoor {
     /// A door for clients of the same machine.
     pub fn new() -> Self {
         Self {
-            tokens: Vec::new(),
-            hosts: Vec::new(),
-            origins: Vec::new(),
+            guard: HttpGuard::default(),
             tls: None,
             limits: HttpLimits {
                 body: 16 * 1024 * 1024,
@@ -100,7 +98,8 @@ impl HttpDoor {
     /// opened it.
     #[must_use]
     pub fn token(mut self, token: impl Into<Secret>) -> Self {
-        self.tokens.push(token.into());
+        let token: Secret = token.into();
+        self.guard.tokens.push(TokenDigest::of(token.expose()));
         self
     }
 
@@ -108,14 +107,16 @@ impl HttpDoor {
     /// other door every IP address. The check protects against DNS rebinding.
     #[must_use]
     pub fn allowed_host(mut self, host: impl Into<String>) -> Self {
-        self.hosts.push(host.into().to_ascii_lowercase());
+        let host = host.into();
+        let name = host_in(&host).unwrap_or(&host);
+        self.guard.hosts.push(name.to_owned());
         self
     }
 
     /// Accepts web pages of this origin, such as `https://inspector.example`. It always accepts those of the same machine.
     #[must_use]
     pub fn allowed_origin(mut self, origin: impl Into<String>) -> Self {
-        self.origins.push(origin.into().to_ascii_lowercase());
+        self.guard.origins.push(origin.into().to_ascii_lowercase());
         self
     }
 
@@ -206,9 +207,9 @@ impl HttpDoor {
         token: Option<Secret>,
         service: Arc<dyn HttpMount>,
     ) -> Self {
-        self.mount = Some(MountSettings {
+        self.mount = Some(Mounted {
             paths,
-            token,
+            token: token.map(|token| TokenDigest::of(token.expose())),
             service,
         });
         self
@@ -216,7 +217,7 @@ impl HttpDoor {
 
     /// Checks that it may listen at this address: one that other machines can reach needs a token.
     pub fn check(&self, address: SocketAddr) -> Result<(), DoorError> {
-        if self.tokens.is_empty() && !address.ip().is_loopback() {
+        if self.guard.tokens.is_empty() && !address.ip().is_loopback() {
             return Err(DoorError::TokenRequired(address));
         }
         Ok(())
@@ -226,9 +227,9 @@ impl HttpDoor {
 impl fmt::Debug for HttpDoor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpDoor")
-            .field("tokens", &self.tokens.len())
-            .field("hosts", &self.hosts)
-            .field("origins", &self.origins)
+            .field("tokens", &self.guard.tokens.len())
+            .field("hosts", &self.guard.hosts)
+            .field("origins", &self.guard.origins)
             .field("tls", &self.tls.is_some())
             .field("limits", &self.limits)
             .field("access_log", &self.access_log)

@@ -7,27 +7,27 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{HeaderMap, HeaderValue};
+use hyper::header::HeaderValue;
 use hyper::{Response, StatusCode};
 use mainstay::gateway::message::{self, Message, RpcError, TooManyMembers};
 use mainstay::server::BadAnswer;
 use serde::de::IgnoredAny;
 
-use super::answer::{HttpAnswer, PendingAnswer, RequestOwner, respond};
+use super::answer::{HttpAnswer, PendingAnswer, respond};
 use super::guard::HttpCaller;
 use super::head::{Accepts, NamedVersion, SESSION, check_content_type, check_modern};
 use super::response::{HttpRefusal, ResponseBody, empty};
-use super::service::HttpService;
-use super::session::{SessionTransport, SessionUse};
+use super::service::{AdmittedRequest, HttpService};
+use super::session::SessionUse;
 use super::stream::ClientStream;
-use super::timeouts::{HOLD_BACK_TIMEOUT, HeadTimer};
-use crate::budget::{Account, Spent};
+use super::timeouts::HOLD_BACK_TIMEOUT;
+use crate::budget::Account;
 use crate::client::{BeginError, Client, Outbox, RunningRequest};
 use crate::door::batch::{self, PendingLine};
 use crate::door::request::ClientRequest;
-use crate::principal::Principal;
 use crate::protocol::SERVER_UNAVAILABLE;
 use crate::scope::Scope;
+use crate::sessions::DoorKind;
 
 /// How long a client may take to send a body, and how many turns of the connection's timer that is.
 const BODY_TIMEOUT: Duration = HOLD_BACK_TIMEOUT.saturating_mul(BODY_TIMER_TURNS);
@@ -36,29 +36,22 @@ const BODY_TIMER_TURNS: u32 = 6;
 /// Charged for a request beside its body: for its task, and what that needs.
 const REQUEST_COST: usize = 8 * 1024;
 
-/// The first version whose clients know events without data, which tell where to resume a stream.
-const RESUME_POINTS_SINCE: &str = "2025-11-25";
-
 impl HttpService {
     /// Takes a message over Streamable HTTP, in either era.
     pub(super) async fn post(
         self: &Arc<Self>,
         scope: Scope,
-        caller: HttpCaller,
-        headers: &HeaderMap,
-        head_timer: &HeadTimer,
+        post: &AdmittedRequest<'_>,
         body: Incoming,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
-        check_content_type(headers)?;
-        let accepts = Accepts::of(headers)?;
-        let account = self.account(caller, head_timer.connection, headers.get(SESSION));
-        let body = read_body(body, self.limits.body, head_timer, &account).await?;
-        let is_modern = NamedVersion::of(headers) == NamedVersion::Modern;
+        check_content_type(post.headers)?;
+        let accepts = Accepts::of(post.headers)?;
+        let body = self.read_body(post, body, &self.account(post)).await?;
+        let is_modern = post.version() == NamedVersion::Modern;
         let mut request = match Message::read_any(&body).await {
             Message::Request { id, method, params } => ClientRequest::read(id, &method, params).await,
             Message::Notification { method, params } if is_modern => {
-                let principal = Principal::of_connection(caller, head_timer.connection);
-                let params = params.as_ref();
+                let (principal, params) = (post.principal(), params.as_ref());
                 let handled = self
                     .router
                     .handle_sessionless_notification(principal, &scope, &method, params);
@@ -66,7 +59,7 @@ impl HttpService {
                 return Ok(empty(StatusCode::ACCEPTED));
             }
             Message::Notification { method, params } => {
-                let session = self.session(&scope, caller, headers)?;
+                let session = self.session(&scope, post)?;
                 let params = params.as_ref();
                 let handled = self.router.handle_notification(&session.client, &method, params);
                 handled.await.map_err(bad_request)?;
@@ -77,7 +70,7 @@ impl HttpService {
                 return Err(HttpRefusal::invalid(StatusCode::BAD_REQUEST, what));
             }
             Message::Response { id, result } => {
-                let session = self.session(&scope, caller, headers)?;
+                let session = self.session(&scope, post)?;
                 session.client.answered(&id, result);
                 return Ok(empty(StatusCode::ACCEPTED));
             }
@@ -87,24 +80,20 @@ impl HttpService {
                 return Err(HttpRefusal::invalid(StatusCode::BAD_REQUEST, what));
             }
             Message::Batch(messages) => {
-                let session = self.session(&scope, caller, headers)?;
+                let session = self.session(&scope, post)?;
                 let stream = session.new_stream().for_client(accepts);
-                let Some(pending) = self.answer_batch(&session, &stream, messages).await? else {
+                let Some(pending) = self.answer_batch(&session, &stream, &messages).await? else {
                     return Ok(empty(StatusCode::ACCEPTED));
                 };
-                let owner = RequestOwner::Legacy {
-                    session,
-                    knows_resume_points: false,
-                };
-                return Ok(respond(pending, stream, owner, accepts, head_timer).await);
+                return Ok(respond(pending, stream, Some(session), accepts, post.head_timer).await);
             }
             Message::Garbage(what) => return Err(refuse_garbage(what, body.clone()).await),
         };
-        request.meta.read_trace_headers(headers);
+        request.meta.read_trace_headers(post.headers);
         // The request keeps of the body what it needs, for as long as it needs it.
         drop(body);
         let id = request.id.clone();
-        let response = self.respond_to(scope, caller, headers, accepts, head_timer, request);
+        let response = self.respond_to(scope, post, accepts, request);
         response.await.map_err(|refusal| refusal.of_request(&id))
     }
 
@@ -112,44 +101,31 @@ impl HttpService {
     async fn respond_to(
         self: &Arc<Self>,
         scope: Scope,
-        caller: HttpCaller,
-        headers: &HeaderMap,
+        post: &AdmittedRequest<'_>,
         accepts: Accepts,
-        head_timer: &HeadTimer,
         request: ClientRequest,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         self.check_open()?;
         let unreadable = |error: TooManyMembers| bad_request(error.into());
         request.params.check_members().map_err(unreadable)?;
-        let version = NamedVersion::of(headers);
-        let (client, stream, owner) = if version == NamedVersion::Modern || request.meta.version.is_some() {
-            check_modern(headers, &request, &scope, &self.router)?;
-            let principal = Principal::of_connection(caller, head_timer.connection);
+        let version = post.version();
+        let (client, stream, session) = if version == NamedVersion::Modern || request.meta.version.is_some() {
+            check_modern(post.headers, &request, &scope, &self.router)?;
+            let principal = post.principal();
             let stream = ClientStream::once(self.router.budget.account(principal));
             let client = self.router.client_of_request(principal, scope, &request.meta);
-            (client, stream, RequestOwner::Modern)
-        } else if request.method == "initialize" && !headers.contains_key(SESSION) {
+            (client, stream, None)
+        } else if request.method == "initialize" && !post.headers.contains_key(SESSION) {
             version.check_known()?;
-            return self.initialize(scope, caller, request).await;
+            return self.initialize(scope, post.caller, request).await;
         } else {
-            let session = self.session(&scope, caller, headers)?;
-            let knows_resume_points =
-                matches!(version, NamedVersion::Legacy(version) if version >= RESUME_POINTS_SINCE);
-            let (client, stream) = (session.client.clone(), session.new_stream());
-            let owner = RequestOwner::Legacy {
-                session,
-                knows_resume_points,
-            };
-            (client, stream, owner)
+            let session = self.session(&scope, post)?;
+            (session.client.clone(), session.new_stream(), Some(session))
         };
         let run = begin(&client, &request)?;
         let stream = stream.for_client(accepts);
-        let session = match &owner {
-            RequestOwner::Modern => None,
-            RequestOwner::Legacy { session, .. } => Some(session.clone()),
-        };
-        let pending = self.answer(client, session, stream.clone(), run, request);
-        Ok(respond(pending, stream, owner, accepts, head_timer).await)
+        let pending = self.answer(client, session.clone(), stream.clone(), run, request);
+        Ok(respond(pending, stream, session, accepts, post.head_timer).await)
     }
 
     /// Opens a session, unless the router refuses its client.
@@ -159,11 +135,8 @@ impl HttpService {
         caller: HttpCaller,
         request: ClientRequest,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
-        let session = self.sessions.open(scope, SessionTransport::Streamable, caller)?;
-        let mut opened = OpenedSession {
-            service: self,
-            session: Some(session.clone()),
-        };
+        let opened = self.open_session(scope, DoorKind::Http, caller)?;
+        let session = opened.session.clone();
         let run = begin(&session.client, &request)?;
         let (client, account) = (session.client.clone(), &session.account);
         let stream = Arc::new(ClientStream::once(account.clone()));
@@ -179,7 +152,7 @@ impl HttpService {
             return Ok(answer.response(account));
         }
         let mut response = answer.response(account);
-        opened.session = None;
+        opened.keep();
         if let Ok(id) = HeaderValue::from_str(&session.id) {
             response.headers_mut().insert(SESSION, id);
         }
@@ -190,14 +163,12 @@ impl HttpService {
     pub(super) async fn post_sse(
         self: &Arc<Self>,
         session: &str,
-        caller: HttpCaller,
-        headers: &HeaderMap,
-        head_timer: &HeadTimer,
+        post: &AdmittedRequest<'_>,
         body: Incoming,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
-        check_content_type(headers)?;
-        let session = self.sse_session(session, caller)?;
-        let body = read_body(body, self.limits.body, head_timer, &session.account).await?;
+        check_content_type(post.headers)?;
+        let session = self.sse_session(session, post.caller)?;
+        let body = self.read_body(post, body, &session.account).await?;
         let stream = session.standing.clone();
         let pending = match Message::read_any(&body).await {
             Message::Request { id, method, params } => {
@@ -224,7 +195,7 @@ impl HttpService {
                 session.client.answered(&id, result);
                 None
             }
-            Message::Batch(messages) => self.answer_batch(&session, &stream, messages).await?,
+            Message::Batch(messages) => self.answer_batch(&session, &stream, &messages).await?,
             Message::Garbage(what) => return Err(refuse_garbage(what, body.clone()).await),
         };
         if let Some(pending) = pending {
@@ -237,46 +208,24 @@ impl HttpService {
         Ok(empty(StatusCode::ACCEPTED))
     }
 
-    /// Takes the messages of a batch in their order; the answers to its requests, if it has any.
+    /// Takes the messages of a batch; the answers to its requests, if it has any.
     async fn answer_batch(
         self: &Arc<Self>,
         session: &SessionUse,
         stream: &Arc<ClientStream>,
-        messages: Vec<Bytes>,
+        messages: &[Bytes],
     ) -> Result<Option<PendingAnswer>, HttpRefusal> {
         batch::check(session.client.version(), messages.len()).map_err(bad_request)?;
         self.check_open()?;
-        let mut pending: Vec<PendingLine> = Vec::new();
-        for message in &messages {
-            match Message::read_any(message).await {
-                Message::Request { id, method, .. } if method == "initialize" => {
-                    pending.push(batch::not_in_a_batch(&id, &method));
-                }
-                Message::Request { id, method, params } => {
-                    let request = ClientRequest::read(id, &method, params).await;
-                    pending.push(self.answer_in_batch(session, stream, request));
-                }
-                Message::Notification { method, params } => {
-                    let params = params.as_ref();
-                    let handled = self.router.handle_notification(&session.client, &method, params);
-                    if let Err(error) = handled.await {
-                        pending.push(batch::refused(error));
-                    }
-                }
-                Message::Response { id, result } => {
-                    session.client.answered(&id, result);
-                }
-                Message::Batch(_) | Message::Garbage(_) => pending.push(batch::not_a_message()),
-            }
-        }
-        if pending.is_empty() {
-            return Ok(None);
-        }
+        let answer = |request| self.answer_in_batch(session, stream, request);
+        let answers = batch::take(&self.router, &session.client, messages, answer).await;
         let account = session.account.clone();
-        Ok(Some(Box::pin(async move {
-            let answers = batch::join(pending).await?;
-            Some(HttpAnswer::of_batch(account.charge_in_any_case(answers)))
-        })))
+        Ok(answers.map(|answers| -> PendingAnswer {
+            Box::pin(async move {
+                let answers = answers.await?;
+                Some(HttpAnswer::of_batch(account.charge_in_any_case(answers)))
+            })
+        }))
     }
 
     fn answer_in_batch(
@@ -285,10 +234,6 @@ impl HttpService {
         stream: &Arc<ClientStream>,
         request: ClientRequest,
     ) -> PendingLine {
-        if request.meta.version.is_some() {
-            // A modern request must be by itself.
-            return batch::not_in_a_batch(&request.id, &request.method);
-        }
         match session.client.running.begin(request.id.clone()) {
             Ok(run) => {
                 let (client, account) = (session.client.clone(), session.account.clone());
@@ -297,6 +242,27 @@ impl HttpService {
             }
             Err(busy) => batch::ready(message::response(&request.id, &Err(busy.into()))),
         }
+    }
+
+    /// Reads the body of a request, if it is not above the limit, arrives in time, and fits into the client's budget. It is charged
+    /// to the client as long as any part of it is kept.
+    async fn read_body(
+        &self,
+        post: &AdmittedRequest<'_>,
+        body: Incoming,
+        account: &Account,
+    ) -> Result<Bytes, HttpRefusal> {
+        let mut collecting = pin!(collect_body(body, self.limits.body, account));
+        // In turns of the timer that the connection has anyway: a timer for each body costs more than the body.
+        for _ in 0..BODY_TIMER_TURNS {
+            tokio::select! {
+                biased;
+                body = &mut collecting => return body,
+                () = post.head_timer.wait() => {}
+            }
+        }
+        let what = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
+        Err(HttpRefusal::invalid(StatusCode::REQUEST_TIMEOUT, what))
     }
 }
 
@@ -315,20 +281,6 @@ fn begin(client: &Client, request: &ClientRequest) -> Result<RunningRequest, Htt
     })
 }
 
-/// A new session. Dropping this ends it, unless its client was accepted.
-struct OpenedSession<'a> {
-    service: &'a HttpService,
-    session: Option<SessionUse>,
-}
-
-impl Drop for OpenedSession<'_> {
-    fn drop(&mut self) {
-        if let Some(session) = self.session.take() {
-            self.service.sessions.end(&session.id);
-        }
-    }
-}
-
 async fn refuse_garbage(what: BadAnswer, body: Bytes) -> HttpRefusal {
     let length = body.len();
     let is_json = move || serde_json::from_slice::<IgnoredAny>(&body).is_ok();
@@ -339,70 +291,26 @@ async fn refuse_garbage(what: BadAnswer, body: Bytes) -> HttpRefusal {
     HttpRefusal::new(StatusCode::BAD_REQUEST, RpcError::PARSE_ERROR, what)
 }
 
-/// Reads the body of a request, if it is not above the limit, arrives in time, and fits into the client's budget. It is charged
-/// to the client as long as any part of it is kept.
-async fn read_body(
-    body: Incoming,
-    limit: usize,
-    head_timer: &HeadTimer,
-    account: &Account,
-) -> Result<Bytes, HttpRefusal> {
-    let mut collecting = pin!(collect_body(body, limit, account));
-    // In turns of the timer that the connection has anyway: a timer for each body costs more than the body.
-    for _ in 0..BODY_TIMER_TURNS {
-        tokio::select! {
-            biased;
-            body = &mut collecting => return body.map_err(|error| error.refusal(limit)),
-            () = head_timer.wait() => {}
-        }
-    }
-    let what = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
-    Err(HttpRefusal::invalid(StatusCode::REQUEST_TIMEOUT, what))
-}
-
-/// Why a body was not read.
-enum BodyError {
-    TooLong,
-    Spent(Spent),
-    Broken(hyper::Error),
-}
-
-impl BodyError {
-    fn refusal(self, limit: usize) -> HttpRefusal {
-        match self {
-            Self::TooLong => {
-                let what = format!("the body is longer than {limit} bytes");
-                HttpRefusal::invalid(StatusCode::PAYLOAD_TOO_LARGE, what)
-            }
-            Self::Spent(spent) => spent.into(),
-            Self::Broken(error) => {
-                let what = format!("the body cannot be read: {error}");
-                HttpRefusal::new(StatusCode::BAD_REQUEST, RpcError::PARSE_ERROR, what)
-            }
-        }
-    }
-}
-
 /// Collects the pieces of a body. A body of one piece is not copied, and its end is not awaited.
-async fn collect_body(mut body: Incoming, limit: usize, account: &Account) -> Result<Bytes, BodyError> {
+async fn collect_body(mut body: Incoming, limit: usize, account: &Account) -> Result<Bytes, HttpRefusal> {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > limit {
-        return Err(BodyError::TooLong);
+        return Err(body_too_long(limit));
     }
-    let mut held = account.hold(REQUEST_COST + announced).map_err(BodyError::Spent)?;
+    let mut held = account.hold(REQUEST_COST + announced)?;
     let (mut first, mut all) = (Bytes::new(), BytesMut::new());
     while let Some(frame) = body.frame().await {
         // Trailers are ignored.
-        let Ok(piece) = frame.map_err(BodyError::Broken)?.into_data() else {
+        let Ok(piece) = frame.map_err(|error| broken_body(&error))?.into_data() else {
             continue;
         };
         let before = first.len().max(all.len());
         if piece.len() > limit - before {
-            return Err(BodyError::TooLong);
+            return Err(body_too_long(limit));
         }
         // The announced length is charged already.
         let more = (before + piece.len()).saturating_sub(announced.max(before));
-        held.grow(more).map_err(BodyError::Spent)?;
+        held.grow(more)?;
         if first.is_empty() && all.is_empty() {
             first = piece;
         } else {
@@ -417,4 +325,14 @@ async fn collect_body(mut body: Incoming, limit: usize, account: &Account) -> Re
         }
     }
     Ok(held.attach(if all.is_empty() { first } else { all.freeze() }))
+}
+
+fn body_too_long(limit: usize) -> HttpRefusal {
+    let what = format!("the body is longer than {limit} bytes");
+    HttpRefusal::invalid(StatusCode::PAYLOAD_TOO_LARGE, what)
+}
+
+fn broken_body(error: &hyper::Error) -> HttpRefusal {
+    let what = format!("the body cannot be read: {error}");
+    HttpRefusal::new(StatusCode::BAD_REQUEST, RpcError::PARSE_ERROR, what)
 }

@@ -11,16 +11,16 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::{Body as _, Frame, SizeHint};
+use hyper::body::{Frame, SizeHint};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use mainstay::gateway::PlainText;
-use mainstay::gateway::message::{self, RawJson, RpcError};
+use mainstay::gateway::message::{RawJson, RpcError};
 use tokio::time::Instant;
 
 use super::limits::ActiveRequest;
-use super::mount::MountedBody;
+use super::mount::MountBody;
 use super::stream::EventReader;
 use crate::budget::Spent;
 use crate::protocol::NoId;
@@ -41,7 +41,16 @@ const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 const SPENT_RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// The body of a response.
-pub(super) enum ResponseBody {
+pub(super) struct ResponseBody {
+    content: BodyContent,
+    /// Keeps the connection from being idle until the body is sent, if that may take long.
+    active: Option<ActiveRequest>,
+    /// Logs the request when this is dropped, if requests are logged.
+    access: Option<Box<AccessEntry>>,
+}
+
+/// What a body holds.
+pub(super) enum BodyContent {
     /// All of it, or the rest of it.
     Whole(Bytes),
     /// A few pieces, the last one first. None of them is empty.
@@ -49,22 +58,29 @@ pub(super) enum ResponseBody {
     /// Events, as they arrive.
     Events(Box<EventReader>),
     /// The body of a mounted service.
-    Mounted(Box<MountedBody>),
-    /// Any of the others, whose end is logged.
-    Logged(Box<LoggedBody>),
+    Mounted(MountBody),
 }
 
 impl ResponseBody {
-    pub(super) const EMPTY: Self = Self::Whole(Bytes::new());
+    pub(super) fn new(content: BodyContent) -> Self {
+        Self {
+            content,
+            active: None,
+            access: None,
+        }
+    }
 
     /// Keeps this request active as long as the body is sent, if that may take long.
     pub(super) fn keep_active(&mut self, request: ActiveRequest) {
-        match self {
-            Self::Whole(_) | Self::Pieces(_) => drop(request),
-            Self::Events(reader) => reader.keep_active(request),
-            Self::Mounted(mounted) => mounted.request = Some(request),
-            Self::Logged(logged) => logged.body.keep_active(request),
+        match &self.content {
+            BodyContent::Whole(_) | BodyContent::Pieces(_) => drop(request),
+            BodyContent::Events(_) | BodyContent::Mounted(_) => self.active = Some(request),
         }
+    }
+
+    /// Logs the request when all of the body is sent, or its client is gone.
+    pub(super) fn log_at_end(&mut self, entry: AccessEntry) {
+        self.access = Some(Box::new(entry));
     }
 }
 
@@ -76,42 +92,46 @@ impl hyper::body::Body for ResponseBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        match self.get_mut() {
-            Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Self::Pieces(pieces) => Poll::Ready(pieces.pop().map(|piece| Ok(Frame::data(piece)))),
-            Self::Events(reader) => reader
+        let Self { content, access, .. } = self.get_mut();
+        let frame = ready!(match content {
+            BodyContent::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            BodyContent::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            BodyContent::Pieces(pieces) => Poll::Ready(pieces.pop().map(|piece| Ok(Frame::data(piece)))),
+            BodyContent::Events(reader) => reader
                 .poll_piece(context)
                 .map(|piece| piece.map(|piece| piece.map(Frame::data))),
-            Self::Mounted(mounted) => Pin::new(&mut mounted.body).poll_frame(context),
-            Self::Logged(logged) => logged.poll_frame(context),
+            BodyContent::Mounted(body) => Pin::new(body).poll_frame(context),
+        });
+        if let (Some(entry), Some(Ok(frame))) = (access, &frame) {
+            entry.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
         }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Whole(bytes) => bytes.is_empty(),
-            Self::Pieces(pieces) => pieces.is_empty(),
-            Self::Events(_) => false,
-            Self::Mounted(mounted) => mounted.body.is_end_stream(),
-            Self::Logged(logged) => logged.body.is_end_stream(),
+        match &self.content {
+            BodyContent::Whole(bytes) => bytes.is_empty(),
+            BodyContent::Pieces(pieces) => pieces.is_empty(),
+            BodyContent::Events(_) => false,
+            BodyContent::Mounted(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Pieces(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
-            Self::Events(_) => SizeHint::default(),
-            Self::Mounted(mounted) => mounted.body.size_hint(),
-            Self::Logged(logged) => logged.body.size_hint(),
+        match &self.content {
+            BodyContent::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            BodyContent::Pieces(pieces) => {
+                SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum())
+            }
+            BodyContent::Events(_) => SizeHint::default(),
+            BodyContent::Mounted(body) => body.size_hint(),
         }
     }
 }
 
-/// A response with this body and, if it is not empty, this content type.
-fn respond(status: StatusCode, content_type: &'static str, body: ResponseBody) -> Response<ResponseBody> {
-    let mut response = Response::new(body);
+/// A response with this body and content type.
+fn respond(status: StatusCode, content_type: &'static str, content: BodyContent) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::new(content));
     *response.status_mut() = status;
     let content_type = HeaderValue::from_static(content_type);
     response.headers_mut().insert(header::CONTENT_TYPE, content_type);
@@ -119,20 +139,20 @@ fn respond(status: StatusCode, content_type: &'static str, body: ResponseBody) -
 }
 
 /// A JSON body.
-pub(super) fn json(status: StatusCode, body: ResponseBody) -> Response<ResponseBody> {
-    respond(status, "application/json", body)
+pub(super) fn json(status: StatusCode, content: BodyContent) -> Response<ResponseBody> {
+    respond(status, "application/json", content)
 }
 
 /// Plain text that proxies must not cache.
 pub(super) fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<ResponseBody> {
-    let body = ResponseBody::Whole(text.into());
-    uncached(respond(status, "text/plain; charset=utf-8", body))
+    let content = BodyContent::Whole(text.into());
+    uncached(respond(status, "text/plain; charset=utf-8", content))
 }
 
 /// A stream of events.
 pub(super) fn events(reader: EventReader) -> Response<ResponseBody> {
-    let body = ResponseBody::Events(Box::new(reader));
-    let mut response = uncached(respond(StatusCode::OK, "text/event-stream", body));
+    let content = BodyContent::Events(Box::new(reader));
+    let mut response = uncached(respond(StatusCode::OK, "text/event-stream", content));
     response
         .headers_mut()
         .insert(BUFFERING, HeaderValue::from_static("no"));
@@ -147,7 +167,8 @@ fn uncached(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
 
 /// No body.
 pub(super) fn empty(status: StatusCode) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::EMPTY);
+    let content = BodyContent::Whole(Bytes::new());
+    let mut response = Response::new(ResponseBody::new(content));
     *response.status_mut() = status;
     response
 }
@@ -226,20 +247,8 @@ impl HttpRefusal {
 
     /// The refusal as a response. If the id of the request is unknown, `no_id` says how the client's version writes that.
     pub(super) fn response(self, no_id: NoId) -> Response<ResponseBody> {
-        let RefusalParts {
-            status,
-            id,
-            error,
-            logged,
-            header,
-            remedy: _,
-        } = *self.0;
-        let reason = RefusalReason(logged.unwrap_or_else(|| error.message().to_owned()));
-        let line = match id {
-            Some(id) => message::response(&id, &Err(error)),
-            None => no_id.refusal(error),
-        };
-        with_reason(json(status, ResponseBody::Whole(line)), header, reason)
+        let line = no_id.refusal(self.0.id.as_ref(), self.0.error.clone());
+        self.with_body("application/json", line)
     }
 
     /// Says what a person can do about it.
@@ -250,44 +259,39 @@ impl HttpRefusal {
 
     /// The refusal as a response to a client that speaks no JSON-RPC, in the form of RFC 9457.
     pub(super) fn problem(self) -> Response<ResponseBody> {
-        let RefusalParts {
-            status,
-            id: _,
-            error,
-            logged,
-            header,
-            remedy,
-        } = *self.0;
-        let kind = match status {
+        let kind = match self.0.status {
             StatusCode::TOO_MANY_REQUESTS => "too_many",
             StatusCode::METHOD_NOT_ALLOWED => "method_not_allowed",
             _other => "refused",
         };
         let problem = serde_json::json!({
             "kind": kind,
-            "title": error.message(),
-            "status": status.as_u16(),
+            "title": self.0.error.message(),
+            "status": self.0.status.as_u16(),
             "where": null,
-            "remedy": remedy,
+            "remedy": self.0.remedy,
             "nearest": [],
             "problems": [],
         });
-        let reason = RefusalReason(logged.unwrap_or_else(|| error.message().to_owned()));
-        let body = ResponseBody::Whole(problem.to_string().into());
-        with_reason(respond(status, "application/problem+json", body), header, reason)
+        self.with_body("application/problem+json", problem.to_string().into())
     }
-}
 
-fn with_reason(
-    mut response: Response<ResponseBody>,
-    header: Option<(HeaderName, HeaderValue)>,
-    reason: RefusalReason,
-) -> Response<ResponseBody> {
-    if let Some((name, value)) = header {
-        response.headers_mut().insert(name, value);
+    fn with_body(self, content_type: &'static str, body: Bytes) -> Response<ResponseBody> {
+        let RefusalParts {
+            status,
+            error,
+            logged,
+            header,
+            ..
+        } = *self.0;
+        let mut response = respond(status, content_type, BodyContent::Whole(body));
+        if let Some((name, value)) = header {
+            response.headers_mut().insert(name, value);
+        }
+        let reason = logged.unwrap_or_else(|| error.message().to_owned());
+        response.extensions_mut().insert(RefusalReason(reason));
+        response
     }
-    response.extensions_mut().insert(reason);
-    response
 }
 
 impl From<Spent> for HttpRefusal {
@@ -326,35 +330,27 @@ pub(in crate::door) fn log_refused_line(reason: &str) {
     tracing::info!(target: REFUSED_TARGET, address = "stdin", reason = %clean(reason), "refused");
 }
 
-/// A request to be logged when all of its response is sent, or its client is gone.
+/// A request whose response is being sent. Dropping this writes the line of the request.
 pub(super) struct AccessEntry {
     peer: IpAddr,
     method: Method,
     path: PlainText,
     began: Instant,
+    status: StatusCode,
+    /// Bytes of the response's body that were sent.
+    bytes: u64,
 }
 
 impl AccessEntry {
-    pub(super) fn begin(peer: IpAddr, head: &Parts) -> Self {
+    pub(super) fn new(peer: IpAddr, head: &Parts, began: Instant, status: StatusCode) -> Self {
         Self {
             peer,
             method: head.method.clone(),
             path: clean(head.uri.path()),
-            began: Instant::now(),
+            began,
+            status,
+            bytes: 0,
         }
-    }
-
-    /// Logs the request at the end of this response.
-    pub(super) fn follow(self, response: Response<ResponseBody>) -> Response<ResponseBody> {
-        let status = response.status();
-        response.map(|body| {
-            ResponseBody::Logged(Box::new(LoggedBody {
-                body,
-                access: self,
-                status,
-                bytes: 0,
-            }))
-        })
     }
 
     /// The server in the path; `-` for all servers.
@@ -369,37 +365,16 @@ impl AccessEntry {
     }
 }
 
-/// A body whose bytes are counted. Dropping it writes the line of its request.
-pub(super) struct LoggedBody {
-    body: ResponseBody,
-    access: AccessEntry,
-    status: StatusCode,
-    bytes: u64,
-}
-
-impl LoggedBody {
-    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        if let Some(Ok(frame)) = &frame
-            && let Some(data) = frame.data_ref()
-        {
-            self.bytes += data.len() as u64;
-        }
-        Poll::Ready(frame)
-    }
-}
-
-impl Drop for LoggedBody {
+impl Drop for AccessEntry {
     fn drop(&mut self) {
-        let access = &self.access;
         tracing::info!(
             target: ACCESS_TARGET,
-            address = %access.peer,
-            method = %access.method,
-            path = %access.path,
+            address = %self.peer,
+            method = %self.method,
+            path = %self.path,
             status = self.status.as_u16(),
-            server = %access.server(),
-            duration_ms = u64::try_from(access.began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            server = %self.server(),
+            duration_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
             bytes = self.bytes,
             "request"
         );

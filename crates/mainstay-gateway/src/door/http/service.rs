@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -11,7 +10,7 @@ use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use mainstay::Status;
 use mainstay::gateway::PlainText;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::guard::{HttpCaller, HttpGuard, Unauthorized, allow_origin, preflight};
@@ -21,7 +20,7 @@ use super::mount::Mounted;
 use super::options::{HttpDoor, HttpLimits};
 use super::response::{AccessEntry, HttpRefusal, ResponseBody, empty, events, log_refusal};
 use super::route::{HealthProbe, HttpRoute};
-use super::session::{SessionTransport, SessionUse, Sessions};
+use super::session::{SessionUse, Sessions};
 use super::stream::{ClientStream, EventReader};
 use super::timeouts::HeadTimer;
 use crate::budget::{Account, Reclaim};
@@ -29,6 +28,7 @@ use crate::principal::Principal;
 use crate::protocol::{NoId, SERVER_UNAVAILABLE};
 use crate::router::Router;
 use crate::scope::Scope;
+use crate::sessions::DoorKind;
 
 /// When a client that is refused because the gateway shuts down may try again.
 const SHUTDOWN_RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -47,7 +47,8 @@ pub(super) struct HttpService {
     pub(super) router: Arc<Router>,
     pub(super) limits: HttpLimits,
     pub(super) sessions: Sessions,
-    pub(super) running: Arc<RequestCounter>,
+    /// Each request that is being answered has a receiver.
+    running: watch::Sender<()>,
     pub(super) guard: HttpGuard,
     mounted: Option<Mounted>,
     wrong_tokens: WrongTokenLimiter,
@@ -72,9 +73,9 @@ impl HttpService {
             sessions: Sessions::new(router.clone(), &door.limits),
             router,
             limits: door.limits.clone(),
-            running: Arc::default(),
+            running: watch::Sender::new(()),
             guard: HttpGuard::new(door, address),
-            mounted: Mounted::new(door),
+            mounted: door.mount.clone(),
             wrong_tokens: WrongTokenLimiter::new(),
             logs_access: door.access_log,
             rates: door.limits.rate.map(RateLimiter::new),
@@ -90,7 +91,7 @@ impl HttpService {
         request: Request<Incoming>,
     ) -> Response<ResponseBody> {
         let (head, body) = request.into_parts();
-        let access = self.logs_access.then(|| AccessEntry::begin(peer, &head));
+        let began = self.logs_access.then(Instant::now);
         let mut response = self.respond(peer, &head_timer, &head, body).await;
         if log_refusal(peer, &head, &mut response) {
             self.router.observer.refused(response.status());
@@ -99,10 +100,11 @@ impl HttpService {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }
-        match access {
-            Some(access) => access.follow(response),
-            None => response,
+        if let Some(began) = began {
+            let entry = AccessEntry::new(peer, &head, began, response.status());
+            response.body_mut().log_at_end(entry);
         }
+        response
     }
 
     async fn respond(
@@ -203,54 +205,48 @@ impl HttpService {
                 HttpRefusal::new(StatusCode::TOO_MANY_REQUESTS, SERVER_UNAVAILABLE, what).retry_after(delay)
             })?;
         }
-        let headers = &head.headers;
+        let request = AdmittedRequest {
+            caller,
+            headers: &head.headers,
+            head_timer,
+        };
         match HttpRoute::of(head, self.router.fleet())? {
-            HttpRoute::Post(scope) => self.post(scope, caller, headers, head_timer, body).await,
-            HttpRoute::Listen(scope) => self.listen(&scope, caller, headers),
-            HttpRoute::End(scope) => self.end(&scope, caller, headers),
+            HttpRoute::Post(scope) => self.post(scope, &request, body).await,
+            HttpRoute::Listen(scope) => self.listen(&scope, &request),
+            HttpRoute::End(scope) => self.end(&scope, &request),
             HttpRoute::OpenSse(scope) => self.open_sse(scope, caller),
-            HttpRoute::PostSse(session) => self.post_sse(&session, caller, headers, head_timer, body).await,
+            HttpRoute::PostSse(session) => self.post_sse(&session, &request, body).await,
         }
     }
 
     /// The budget of the client that makes a request: that of its session, if it names one of its own.
-    pub(super) fn account(
-        &self,
-        caller: HttpCaller,
-        connection: u64,
-        session: Option<&HeaderValue>,
-    ) -> Account {
-        let session = session.and_then(|id| id.to_str().ok());
-        let of_session = session.and_then(|id| self.sessions.account(id, caller));
-        let of_connection = || {
-            let principal = Principal::of_connection(caller, connection);
-            self.router.budget.account(principal)
-        };
-        of_session.unwrap_or_else(of_connection)
+    pub(super) fn account(&self, request: &AdmittedRequest<'_>) -> Account {
+        let session = request.headers.get(SESSION).and_then(|id| id.to_str().ok());
+        let of_session = session.and_then(|id| self.sessions.account(id, request.caller));
+        of_session.unwrap_or_else(|| self.router.budget.account(request.principal()))
     }
 
     /// The session that a request names.
     pub(super) fn session(
         &self,
         scope: &Scope,
-        caller: HttpCaller,
-        headers: &HeaderMap,
+        request: &AdmittedRequest<'_>,
     ) -> Result<SessionUse, HttpRefusal> {
-        NamedVersion::of(headers).check_known()?;
-        let Some(id) = headers.get(SESSION) else {
+        request.version().check_known()?;
+        let Some(id) = request.headers.get(SESSION) else {
             let what = "the Mcp-Session-Id header is missing: initialize first";
             return Err(HttpRefusal::invalid(StatusCode::BAD_REQUEST, what));
         };
         let id = id.to_str().unwrap_or_default();
         let session = self
             .sessions
-            .find(id, SessionTransport::Streamable, caller)
+            .find(id, DoorKind::Http, request.caller)
             .filter(|session| session.client.scope == *scope);
         session.ok_or_else(session_not_found)
     }
 
     pub(super) fn sse_session(&self, id: &str, caller: HttpCaller) -> Result<SessionUse, HttpRefusal> {
-        let session = self.sessions.find(id, SessionTransport::Sse, caller);
+        let session = self.sessions.find(id, DoorKind::Sse, caller);
         session.ok_or_else(session_not_found)
     }
 
@@ -258,17 +254,16 @@ impl HttpService {
     fn listen(
         &self,
         scope: &Scope,
-        caller: HttpCaller,
-        headers: &HeaderMap,
+        request: &AdmittedRequest<'_>,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
-        refuse_modern(headers)?;
-        if !Accepts::of(headers)?.events {
+        request.refuse_modern()?;
+        if !Accepts::of(request.headers)?.events {
             let what = "accept text/event-stream: this is a stream";
             return Err(HttpRefusal::invalid(StatusCode::NOT_ACCEPTABLE, what));
         }
         self.check_open()?;
-        let session = self.session(scope, caller, headers)?;
-        let (stream, after) = match headers.get("last-event-id") {
+        let session = self.session(scope, request)?;
+        let (stream, after) = match request.headers.get("last-event-id") {
             // The latest reader gets the events: the connection of the one before may be dead.
             None => (session.standing.clone(), None),
             Some(last) => {
@@ -281,8 +276,7 @@ impl HttpService {
                 })?
             }
         };
-        let position = stream.open(after);
-        let reader = EventReader::new(stream, position, Box::new(session));
+        let reader = EventReader::open(stream, after, Box::new(session));
         Ok(events(reader.with_comment()))
     }
 
@@ -290,11 +284,10 @@ impl HttpService {
     fn end(
         &self,
         scope: &Scope,
-        caller: HttpCaller,
-        headers: &HeaderMap,
+        request: &AdmittedRequest<'_>,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
-        refuse_modern(headers)?;
-        let session = self.session(scope, caller, headers)?;
+        request.refuse_modern()?;
+        let session = self.session(scope, request)?;
         self.sessions.end(&session.id);
         Ok(empty(StatusCode::NO_CONTENT))
     }
@@ -307,16 +300,34 @@ impl HttpService {
         caller: HttpCaller,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         self.check_open()?;
-        let session = self.sessions.open(scope, SessionTransport::Sse, caller)?;
-        let stream = session.standing.clone();
-        let address = format!("/messages?session={}", session.id);
-        let position = stream.open(None);
-        let connected = SseConnection {
-            service: self.clone(),
-            session,
-        };
-        let reader = EventReader::new(stream, position, Box::new(connected));
+        let opened = self.open_session(scope, DoorKind::Sse, caller)?;
+        let stream = opened.session.standing.clone();
+        let address = format!("/messages?session={}", opened.session.id);
+        let reader = EventReader::open(stream, None, Box::new(opened));
         Ok(events(reader.with_event("endpoint", &address)))
+    }
+
+    pub(super) fn open_session(
+        self: &Arc<Self>,
+        scope: Scope,
+        door: DoorKind,
+        caller: HttpCaller,
+    ) -> Result<OpenedSession, HttpRefusal> {
+        Ok(OpenedSession {
+            session: self.sessions.open(scope, door, caller)?,
+            service: self.clone(),
+            ends_on_drop: true,
+        })
+    }
+
+    /// Counts a request as being answered, until the result is dropped.
+    pub(super) fn begin_request(&self) -> watch::Receiver<()> {
+        self.running.subscribe()
+    }
+
+    /// Waits until no request is being answered.
+    pub(super) async fn idle(&self) {
+        self.running.closed().await;
     }
 
     /// Refuses new requests from now on.
@@ -405,57 +416,49 @@ fn session_not_found() -> HttpRefusal {
     HttpRefusal::new(StatusCode::NOT_FOUND, SESSION_NOT_FOUND, what)
 }
 
-/// Modern clients have no sessions, and so no streams to open or sessions to end.
-fn refuse_modern(headers: &HeaderMap) -> Result<(), HttpRefusal> {
-    match NamedVersion::of(headers) {
-        NamedVersion::Modern => Err(HttpRefusal::method_not_allowed("POST")),
-        NamedVersion::None | NamedVersion::Legacy(_) | NamedVersion::Unknown(_) => Ok(()),
-    }
+/// A request of an admitted client, beside its path and its body.
+pub(super) struct AdmittedRequest<'a> {
+    pub(super) caller: HttpCaller,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) head_timer: &'a HeadTimer,
 }
 
-/// A client that is connected over HTTP+SSE. Its session ends when this is dropped.
-struct SseConnection {
-    service: Arc<HttpService>,
-    session: SessionUse,
-}
-
-impl Drop for SseConnection {
-    fn drop(&mut self) {
-        self.service.sessions.end(&self.session.id);
-    }
-}
-
-/// How many requests are being answered.
-#[derive(Default)]
-pub(super) struct RequestCounter {
-    requests: AtomicUsize,
-    one_less: Notify,
-}
-
-/// A request that is being answered, until this is dropped.
-pub(super) struct CountedRequest(Arc<RequestCounter>);
-
-impl RequestCounter {
-    pub(super) fn begin(self: &Arc<Self>) -> CountedRequest {
-        self.requests.fetch_add(1, Ordering::SeqCst);
-        CountedRequest(self.clone())
+impl AdmittedRequest<'_> {
+    /// Who makes the request, if it belongs to no session.
+    pub(super) fn principal(&self) -> Principal {
+        Principal::of_connection(self.caller, self.head_timer.connection)
     }
 
-    /// Waits until no request is being answered.
-    pub(super) async fn idle(&self) {
-        loop {
-            let one_less = self.one_less.notified();
-            if self.requests.load(Ordering::SeqCst) == 0 {
-                return;
-            }
-            one_less.await;
+    pub(super) fn version(&self) -> NamedVersion<'_> {
+        NamedVersion::of(self.headers)
+    }
+
+    /// Modern clients have no sessions, and so no streams to open or sessions to end.
+    fn refuse_modern(&self) -> Result<(), HttpRefusal> {
+        match self.version() {
+            NamedVersion::Modern => Err(HttpRefusal::method_not_allowed("POST")),
+            NamedVersion::None | NamedVersion::Legacy(_) | NamedVersion::Unknown(_) => Ok(()),
         }
     }
 }
 
-impl Drop for CountedRequest {
+/// A new session. It ends when this is dropped, unless it is kept.
+pub(super) struct OpenedSession {
+    pub(super) session: SessionUse,
+    service: Arc<HttpService>,
+    ends_on_drop: bool,
+}
+
+impl OpenedSession {
+    pub(super) fn keep(mut self) {
+        self.ends_on_drop = false;
+    }
+}
+
+impl Drop for OpenedSession {
     fn drop(&mut self) {
-        self.0.requests.fetch_sub(1, Ordering::SeqCst);
-        self.0.one_less.notify_waiters();
+        if self.ends_on_drop {
+            self.service.sessions.end(&self.session.id);
+        }
     }
 }

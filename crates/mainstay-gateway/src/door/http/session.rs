@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -20,6 +20,7 @@ use super::response::HttpRefusal;
 use super::stream::{ClientStream, STANDING};
 use crate::budget::Account;
 use crate::client::Client;
+use crate::lock::lock;
 use crate::principal::Principal;
 use crate::protocol::SERVER_UNAVAILABLE;
 use crate::router::Router;
@@ -45,52 +46,15 @@ const KEPT_STREAMS_LIMIT: usize = 32;
 /// How long a stream is kept after its end.
 const KEPT_STREAM_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// Finds the session that an id names, for every request that names one.
-trait SessionLookup: Send + Sync {
-    /// The session of this id and transport, if this caller may use it. It is in use from then on: it is not evicted in between.
-    fn find(&self, id: &str, transport: SessionTransport, caller: HttpCaller) -> Option<SessionUse>;
-
-    /// The session of this id, whichever client opened it. Looking does not count as use.
-    fn peek(&self, id: &str) -> Option<Arc<HttpSession>>;
-}
-
 /// All sessions.
 pub(super) struct Sessions {
-    /// Where requests find their sessions.
-    found_in: Arc<dyn SessionLookup>,
     router: Arc<Router>,
     random: SystemRandom,
     limit: usize,
     limit_per_caller: usize,
     idle_timeout: Duration,
-    table: Arc<LocalSessions>,
+    table: Mutex<SessionTable>,
     evictions: LogLimiter,
-}
-
-/// The sessions that this gateway opened.
-#[derive(Default)]
-struct LocalSessions(Mutex<SessionTable>);
-
-impl SessionLookup for LocalSessions {
-    fn find(&self, id: &str, transport: SessionTransport, caller: HttpCaller) -> Option<SessionUse> {
-        let table = self.table();
-        let session = table.sessions.get(id)?;
-        let may_use = session.transport == transport && session.caller.may_use(caller);
-        may_use.then(|| {
-            session.was_used.store(true, Ordering::Relaxed);
-            SessionUse::new(session.clone())
-        })
-    }
-
-    fn peek(&self, id: &str) -> Option<Arc<HttpSession>> {
-        self.table().sessions.get(id).cloned()
-    }
-}
-
-impl LocalSessions {
-    fn table(&self) -> MutexGuard<'_, SessionTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[derive(Default)]
@@ -115,15 +79,13 @@ struct IdleSessions(VecDeque<(Instant, String)>);
 
 impl Sessions {
     pub(super) fn new(router: Arc<Router>, limits: &HttpLimits) -> Self {
-        let table = Arc::<LocalSessions>::default();
         Self {
-            found_in: table.clone(),
             router,
             random: SystemRandom::new(),
             limit: limits.sessions,
             limit_per_caller: limits.sessions_per_caller,
             idle_timeout: limits.session_idle,
-            table,
+            table: Mutex::default(),
             evictions: LogLimiter::default(),
         }
     }
@@ -132,11 +94,11 @@ impl Sessions {
     pub(super) fn open(
         &self,
         scope: Scope,
-        transport: SessionTransport,
+        door: DoorKind,
         caller: HttpCaller,
     ) -> Result<SessionUse, HttpRefusal> {
         let id = self.new_id()?;
-        let mut table = self.table();
+        let mut table = lock(&self.table);
         let mut evicted = None;
         if table.count_of(caller) >= self.limit_per_caller {
             evicted = table.take_longest_idle_of(caller);
@@ -154,9 +116,9 @@ impl Sessions {
             }
         }
         table.callers.entry(caller).or_default().count += 1;
-        let client = self.router.open_session(scope, Some(caller), transport.door());
+        let client = self.router.open_session(scope, Some(caller), door);
         let account = self.router.budget.account(client.principal);
-        let session = HttpSession::new(id.clone(), transport, caller, client, account);
+        let session = HttpSession::new(id.clone(), door, caller, client, account);
         // In use before another client could evict it.
         let in_use = SessionUse::new(session.clone());
         table.sessions.insert(id, session);
@@ -182,29 +144,31 @@ impl Sessions {
 
     /// The version that the session of this id negotiated.
     pub(super) fn version(&self, id: &str) -> Option<&'static str> {
-        self.found_in.peek(id)?.client.version()
+        lock(&self.table).sessions.get(id)?.client.version()
     }
 
-    /// The session of this id and transport, if this caller opened it.
-    pub(super) fn find(
-        &self,
-        id: &str,
-        transport: SessionTransport,
-        caller: HttpCaller,
-    ) -> Option<SessionUse> {
-        self.found_in.find(id, transport, caller)
+    /// The session of this id and door, if this caller may use it. It is in use from then on: it is not evicted in between.
+    pub(super) fn find(&self, id: &str, door: DoorKind, caller: HttpCaller) -> Option<SessionUse> {
+        let table = lock(&self.table);
+        let session = table.sessions.get(id)?;
+        let may_use = session.door == door && session.caller.may_use(caller);
+        may_use.then(|| {
+            session.was_used.store(true, Ordering::Relaxed);
+            SessionUse::new(session.clone())
+        })
     }
 
-    /// The budget of the session of this id, if this caller opened it.
+    /// The budget of the session of this id, if this caller may use it. Looking does not count as use.
     pub(super) fn account(&self, id: &str, caller: HttpCaller) -> Option<Account> {
-        let session = self.found_in.peek(id)?;
+        let table = lock(&self.table);
+        let session = table.sessions.get(id)?;
         session.caller.may_use(caller).then(|| session.account.clone())
     }
 
     /// Drops finished streams that no client reads, of these principals, until so many bytes are free. The oldest are dropped
     /// first.
     pub(super) fn drop_unread(&self, of: &dyn Fn(Principal) -> bool, bytes: usize) {
-        let sessions: Vec<_> = self.table().sessions.values().cloned().collect();
+        let sessions: Vec<_> = lock(&self.table).sessions.values().cloned().collect();
         let sessions = sessions.iter().filter(|session| of(session.client.principal));
         let mut unread: Vec<_> = sessions
             .flat_map(|session| {
@@ -225,7 +189,7 @@ impl Sessions {
 
     /// Ends a session and all its requests.
     pub(super) fn end(&self, id: &str) {
-        let ended = self.table().remove(id);
+        let ended = lock(&self.table).remove(id);
         if let Some(session) = ended {
             self.close(&session);
         }
@@ -234,7 +198,7 @@ impl Sessions {
     /// Ends the sessions that have been idle for too long, and drops old streams of the others.
     pub(super) fn sweep(&self, now: Instant) {
         let mut ended = Vec::new();
-        let mut table = self.table();
+        let mut table = lock(&self.table);
         for session in table.sessions.values() {
             if session.is_idle_for(now, self.idle_timeout) {
                 ended.push(session.id.clone());
@@ -250,7 +214,7 @@ impl Sessions {
     }
 
     pub(super) fn end_all(&self) {
-        let table = std::mem::take(&mut *self.table());
+        let table = std::mem::take(&mut *lock(&self.table));
         for session in table.sessions.into_values() {
             self.close(&session);
         }
@@ -258,7 +222,7 @@ impl Sessions {
 
     fn close(&self, session: &HttpSession) {
         session.standing.close();
-        session.kept().clear();
+        lock(&session.kept).clear();
         self.router.close_session(&session.client);
     }
 
@@ -269,10 +233,6 @@ impl Sessions {
             HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, RpcError::INTERNAL_ERROR, what)
         })?;
         Ok(URL_SAFE_NO_PAD.encode(id))
-    }
-
-    fn table(&self) -> MutexGuard<'_, SessionTable> {
-        self.table.table()
     }
 }
 
@@ -354,7 +314,7 @@ impl IdleSessions {
 /// One session: what is kept for its client between requests.
 pub(super) struct HttpSession {
     pub(super) id: String,
-    transport: SessionTransport,
+    door: DoorKind,
     caller: HttpCaller,
     pub(super) client: Arc<Client>,
     /// The client's budget of bytes.
@@ -375,40 +335,22 @@ struct SessionUsage {
     ended_at: Instant,
 }
 
-/// How the client of a session is connected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SessionTransport {
-    /// Streamable HTTP.
-    Streamable,
-    /// HTTP+SSE.
-    Sse,
-}
-
-impl SessionTransport {
-    fn door(self) -> DoorKind {
-        match self {
-            Self::Streamable => DoorKind::Http,
-            Self::Sse => DoorKind::Sse,
-        }
-    }
-}
-
 impl HttpSession {
     pub(super) fn new(
         id: String,
-        transport: SessionTransport,
+        door: DoorKind,
         caller: HttpCaller,
         client: Arc<Client>,
         account: Account,
     ) -> Arc<Self> {
-        let standing = Arc::new(match transport {
-            SessionTransport::Streamable => ClientStream::standing(account.clone()),
-            SessionTransport::Sse => ClientStream::once(account.clone()),
+        let standing = Arc::new(match door {
+            DoorKind::Sse => ClientStream::once(account.clone()),
+            DoorKind::Http | DoorKind::Stdio => ClientStream::standing(account.clone()),
         });
         client.set_standing_outbox(Some(standing.clone()));
         Arc::new(Self {
             id,
-            transport,
+            door,
             caller,
             client,
             account,
@@ -431,7 +373,7 @@ impl HttpSession {
 
     /// Keeps a stream for a client that loses its connection.
     pub(super) fn keep_stream(&self, stream: Arc<ClientStream>) {
-        let mut kept = self.kept();
+        let mut kept = lock(&self.kept);
         if kept.len() >= KEPT_STREAMS_LIMIT {
             kept.pop_front();
         }
@@ -443,13 +385,13 @@ impl HttpSession {
         if number == STANDING {
             return Some(self.standing.clone());
         }
-        let kept = self.kept();
+        let kept = lock(&self.kept);
         kept.iter().find(|stream| stream.number() == number).cloned()
     }
 
     /// The finished streams that the client does not read: since when they are finished, their bytes, and their numbers.
     fn unread_streams(&self) -> Vec<(Instant, usize, u64)> {
-        let kept = self.kept();
+        let kept = lock(&self.kept);
         kept.iter()
             .filter_map(|stream| {
                 let (since, bytes) = stream.finished_unread()?;
@@ -459,7 +401,7 @@ impl HttpSession {
     }
 
     fn drop_stream(&self, number: u64) {
-        self.kept().retain(|stream| stream.number() != number);
+        lock(&self.kept).retain(|stream| stream.number() != number);
     }
 
     fn drop_old_streams(&self, now: Instant) {
@@ -467,7 +409,7 @@ impl HttpSession {
             let closed = stream.closed_at();
             closed.is_none_or(|closed| now.duration_since(closed) < KEPT_STREAM_TIMEOUT)
         };
-        self.kept().retain(is_young);
+        lock(&self.kept).retain(is_young);
     }
 
     fn was_used(&self) -> bool {
@@ -476,21 +418,13 @@ impl HttpSession {
 
     /// Since when it has no request and no open stream; `None` while it has.
     fn idle_since(&self) -> Option<Instant> {
-        let usage = self.usage();
+        let usage = lock(&self.usage);
         (usage.uses == 0).then_some(usage.ended_at)
     }
 
     fn is_idle_for(&self, now: Instant, timeout: Duration) -> bool {
         let since = self.idle_since();
         since.is_some_and(|since| now.duration_since(since) >= timeout)
-    }
-
-    fn kept(&self) -> MutexGuard<'_, VecDeque<Arc<ClientStream>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn usage(&self) -> MutexGuard<'_, SessionUsage> {
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -499,7 +433,7 @@ pub(super) struct SessionUse(Arc<HttpSession>);
 
 impl SessionUse {
     pub(super) fn new(session: Arc<HttpSession>) -> Self {
-        session.usage().uses += 1;
+        lock(&session.usage).uses += 1;
         Self(session)
     }
 }
@@ -520,7 +454,7 @@ impl Clone for SessionUse {
 
 impl Drop for SessionUse {
     fn drop(&mut self) {
-        let mut usage = self.0.usage();
+        let mut usage = lock(&self.0.usage);
         usage.uses -= 1;
         usage.ended_at = Instant::now();
     }

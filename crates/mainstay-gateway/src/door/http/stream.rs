@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep, timeout_at};
 
 use super::head::Accepts;
-use super::limits::ActiveRequest;
 use crate::budget::Account;
 use crate::client::Outbox;
 use crate::door::outgoing::{COPY_LIMIT, OutgoingMessage};
+use crate::lock::lock;
 
 /// Messages in a log, read or not. A client that is so far behind does not read.
 const EVENTS_LIMIT: usize = 1024;
@@ -184,7 +184,7 @@ impl ClientStream {
 
     /// Takes no more messages.
     pub(super) fn close(&self) {
-        let mut log = self.log();
+        let mut log = lock(&self.log);
         log.closed.get_or_insert_with(Instant::now);
         log.wake();
     }
@@ -192,13 +192,13 @@ impl ClientStream {
     /// Closes the stream of a client that left before it saw anything of it.
     pub(super) fn abandon(&self) {
         self.close();
-        self.log().reader = ReaderState::Gone;
+        lock(&self.log).reader = ReaderState::Gone;
         self.reader_changed.notify_waiters();
     }
 
     /// Notes that the reader at this position left, unless another one took over.
     pub(super) fn leave(&self, position: &ReadPosition) {
-        let mut log = self.log();
+        let mut log = lock(&self.log);
         if log.readers == position.reader {
             log.reader = match self.is_resumable() {
                 true => ReaderState::LeftAt(Instant::now()),
@@ -210,12 +210,12 @@ impl ClientStream {
     }
 
     pub(super) fn closed_at(&self) -> Option<Instant> {
-        self.log().closed
+        lock(&self.log).closed
     }
 
     /// Since when the stream is closed, and its bytes, if no client reads it any more.
     pub(super) fn finished_unread(&self) -> Option<(Instant, usize)> {
-        let log = self.log();
+        let log = lock(&self.log);
         match log.reader {
             ReaderState::NotYet | ReaderState::Reads => None,
             ReaderState::LeftAt(_) | ReaderState::Gone => Some((log.closed?, log.bytes)),
@@ -224,7 +224,7 @@ impl ClientStream {
 
     /// Adds a message; `false` if the stream takes none.
     fn push(&self, message: OutgoingMessage) -> bool {
-        let mut log = self.log();
+        let mut log = lock(&self.log);
         if !self.is_open(&log) {
             return false;
         }
@@ -240,7 +240,7 @@ impl ClientStream {
 
     /// Starts to read: after the event of this number, or after all that was read. An earlier reader reads no more.
     pub(super) fn open(&self, after: Option<u64>) -> ReadPosition {
-        let mut log = self.log();
+        let mut log = lock(&self.log);
         log.readers += 1;
         log.reader = ReaderState::Reads;
         self.reader_changed.notify_waiters();
@@ -266,7 +266,7 @@ impl ClientStream {
 
     /// Takes the next event.
     fn poll_next(&self, position: &mut ReadPosition, context: &Context<'_>) -> Poll<StreamItem> {
-        let mut log = self.log();
+        let mut log = lock(&self.log);
         if log.readers != position.reader {
             return Poll::Ready(StreamItem::End);
         }
@@ -298,7 +298,7 @@ impl ClientStream {
     /// Waits until there is an event.
     pub(super) async fn has_event(&self) {
         std::future::poll_fn(|context| {
-            let mut log = self.log();
+            let mut log = lock(&self.log);
             if !log.events.is_empty() {
                 return Poll::Ready(());
             }
@@ -309,17 +309,13 @@ impl ClientStream {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.log().events.is_empty()
-    }
-
-    fn log(&self) -> MutexGuard<'_, StreamLog> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.log).events.is_empty()
     }
 }
 
 impl Outbox for ClientStream {
     fn send(&self, message: Bytes) -> bool {
-        if !self.is_open(&self.log()) {
+        if !self.is_open(&lock(&self.log)) {
             return false;
         }
         // Senders may hold locks, so this must not reclaim bytes from elsewhere.
@@ -328,12 +324,12 @@ impl Outbox for ClientStream {
     }
 
     fn send_once(&self, message: Bytes) -> bool {
-        self.log().has_unread(&message) || self.send(message)
+        lock(&self.log).has_unread(&message) || self.send(message)
     }
 
     fn offer(&self, message: Bytes) -> bool {
         let has_room = {
-            let log = self.log();
+            let log = lock(&self.log);
             log.events.len() < OPTIONAL_LIMIT.0 && log.bytes < OPTIONAL_LIMIT.1
         };
         has_room && self.send(message)
@@ -344,7 +340,7 @@ impl Outbox for ClientStream {
             loop {
                 // Before the state is read, so that no change is missed.
                 let changed = self.reader_changed.notified();
-                let reader = self.log().reader;
+                let reader = lock(&self.log).reader;
                 match reader {
                     ReaderState::NotYet | ReaderState::Reads => changed.await,
                     ReaderState::LeftAt(when)
@@ -417,29 +413,22 @@ pub(super) struct EventReader {
     comment_timer: Pin<Box<Sleep>>,
     /// Dropped when the client leaves.
     _while_connected: Box<dyn Send>,
-    /// Keeps the connection from being idle.
-    request: Option<ActiveRequest>,
 }
 
 impl EventReader {
-    pub(super) fn new(
+    /// Reads a stream from now on: after the event of this number, or after all that was read.
+    pub(super) fn open(
         stream: Arc<ClientStream>,
-        position: ReadPosition,
+        after: Option<u64>,
         while_connected: Box<dyn Send>,
     ) -> Self {
         Self {
+            position: stream.open(after),
             stream,
-            position,
             pieces: VecDeque::new(),
             comment_timer: Box::pin(sleep(COMMENT_INTERVAL)),
             _while_connected: while_connected,
-            request: None,
         }
-    }
-
-    /// Keeps this request active until the client leaves.
-    pub(super) fn keep_active(&mut self, request: ActiveRequest) {
-        self.request = Some(request);
     }
 
     /// Begins with a comment, so that the client sees the stream open.

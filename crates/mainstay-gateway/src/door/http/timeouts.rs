@@ -4,7 +4,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::limits::ConnectionActivity;
+
+use crate::lock::lock;
 
 /// How long a client may read nothing of what is written to it.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -224,7 +226,7 @@ impl HeadTimer {
     /// Cancel safety: if the future is dropped, the next request can use the timer.
     pub(super) async fn wait(&self) {
         let until = Instant::now() + HOLD_BACK_TIMEOUT;
-        let timer = match self.timer().take() {
+        let timer = match lock(&self.timer).take() {
             Some(mut timer) => {
                 timer.as_mut().reset(until);
                 timer
@@ -239,10 +241,6 @@ impl HeadTimer {
             timer.as_mut().await;
         }
     }
-
-    fn timer(&self) -> MutexGuard<'_, Option<Pin<Box<Sleep>>>> {
-        self.timer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Gives the timer back to its connection when it is dropped.
@@ -253,7 +251,7 @@ struct BorrowedTimer<'a> {
 
 impl Drop for BorrowedTimer<'_> {
     fn drop(&mut self) {
-        *self.owner.timer() = self.timer.take();
+        *lock(&self.owner.timer) = self.timer.take();
     }
 }
 

@@ -59,7 +59,7 @@ impl SkippedLine {
         self.tail.drain(..surplus);
     }
 
-    /// The id of the request that it is, where that can be told.
+    /// The id of the request that it is, if its two ends show one.
     pub(super) fn request_id(&self) -> Option<RawJson> {
         request_id(&self.head, &self.tail)
     }

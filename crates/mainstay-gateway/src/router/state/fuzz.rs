@@ -1,32 +1,24 @@
 //! Request states: the gateway accepts only a state that it signed, and only for the purpose that it signed it for.
 
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use mainstay::gateway::message::RawJson;
 use serde_json::Value;
 
-use super::{CheckedState, OwnStateKey, StatePurpose, StateSigner, UncheckedState, canonical_member};
-
-const LIFETIME: Duration = Duration::from_secs(3600);
+use super::{StateSigner, canonical_member, decoded};
 
 /// Checks any text, and a signed state after any edits; and compares requests whose members are the input.
 pub fn request_state(input: &[u8]) {
     static SIGNER: OnceLock<StateSigner> = OnceLock::new();
-    let signer = SIGNER.get_or_init(|| StateSigner::new(OwnStateKey::draw()));
-    let purpose = StatePurpose([7; 32]);
-    let check = |state: &str, purpose| match UncheckedState::read(state) {
-        Some(state) => signer.check(&state, purpose),
-        None => CheckedState::NotOurs,
-    };
+    let signer = SIGNER.get_or_init(StateSigner::new);
+    let (call, purpose) = ([3; 16], &[7; 32]);
+    let check = |state: &str, purpose| signer.verify(&decoded(state)?, purpose);
     let text = String::from_utf8_lossy(input);
-    assert_eq!(check(&text, purpose), CheckedState::NotOurs);
+    assert_eq!(check(&text, purpose), None);
 
-    let (key, state) = signer
-        .draw(purpose, LIFETIME)
-        .expect("the system has random numbers");
-    assert_eq!(check(&state, purpose), CheckedState::Key(key));
-    assert_eq!(check(&state, StatePurpose([8; 32])), CheckedState::NotOurs);
+    let state = signer.sign(call, purpose);
+    assert_eq!(check(&state, purpose), Some(call));
+    assert_eq!(check(&state, &[8; 32]), None);
     let mut edited = state.clone().into_bytes();
     for edit in input.chunks_exact(2) {
         let at = usize::from(edit[0]) % edited.len();
@@ -35,7 +27,7 @@ pub fn request_state(input: &[u8]) {
     if let Ok(edited) = String::from_utf8(edited)
         && edited != state
     {
-        assert_eq!(check(&edited, purpose), CheckedState::NotOurs, "{edited:?}");
+        assert_eq!(check(&edited, purpose), None, "{edited:?}");
     }
 
     let mut lines = text.splitn(2, '\n');

@@ -219,7 +219,7 @@ impl ListFilter {
 pub(crate) const TASK_STATUS: &str = "notifications/tasks/status";
 
 /// The notification of a modern server.
-pub(super) const TASK_FOLLOWED: &str = "notifications/tasks";
+pub(crate) const TASK_FOLLOWED: &str = "notifications/tasks";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -243,25 +243,12 @@ impl Subscribers {
         is_sent
     }
 
-    /// Sends the status of a shared server's task to the listens that follow it.
-    pub(super) fn followed_task_changed(&self, server: &str, params: Option<&RawJson>) {
-        self.send_to_followers(server, params, |entry, topic| {
-            entry.is_subscribed(topic, server, false)
-        });
-    }
-
-    /// Sends the status of a task of a session's own server to the listens of that session that follow it.
-    pub(crate) fn own_task_changed(&self, own: &Arc<OwnServers>, server: &str, params: Option<&RawJson>) {
-        self.send_to_followers(server, params, |entry, topic| {
-            entry.is_of(own) && entry.is_subscribed(topic, server, true)
-        });
-    }
-
-    fn send_to_followers(
+    /// Sends the status of a task to the listens that follow it: at the shared server, or at the session's `own` server.
+    pub(crate) fn followed_task_changed(
         &self,
         server: &str,
+        own: Option<&Arc<OwnServers>>,
         params: Option<&RawJson>,
-        follows: impl Fn(&SubscriberEntry, &Topic) -> bool,
     ) {
         let changed = params.and_then(|params| params.parse::<TaskStatus>().ok());
         let Some(TaskStatus { task_id, status }) = changed else {
@@ -274,7 +261,8 @@ impl Subscribers {
         };
         let mut ended = Vec::new();
         let mut table = self.table();
-        for entry in table.entries.values_mut().filter(|entry| follows(entry, &topic)) {
+        let follow = |entry: &&mut SubscriberEntry| entry.is_subscribed(&topic, server, own);
+        for entry in table.entries.values_mut().filter(follow) {
             let status = params.and_then(|params| entry.tasks.with_public_id(server, params));
             entry.send(&Broadcast::of_state(TASK_FOLLOWED, status.as_ref()));
             if has_ended {

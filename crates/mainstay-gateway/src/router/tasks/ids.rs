@@ -5,7 +5,7 @@
 //! has no identity: every such client that shows the id can use it.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,6 +14,7 @@ use mainstay::handler::ServerNotification;
 use ring::hmac;
 use ring::rand::SystemRandom;
 
+use crate::lock::lock;
 use crate::principal::{Principal, TokenDigest};
 use crate::protocol::text;
 use crate::scope::Scope;
@@ -288,10 +289,6 @@ impl RelatedMessage {
 pub(super) fn split_server(public: &str) -> Option<(String, &str)> {
     let (server, id) = public.split_once('/')?;
     Some((server.replace("%2F", "/").replace("%25", "%"), id))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub(crate) use received::ReceivedMessages;
 pub(crate) use stateless::Stateless;
 pub(crate) use streamable::Streamable;
 
-/// The resource that clients want to be told of.
+/// The resource that clients subscribe to.
 pub(crate) const URI: &str = "mem://one";
 
 /// A client, by the way it comes in.

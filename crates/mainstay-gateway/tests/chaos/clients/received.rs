@@ -1,11 +1,11 @@
-//! What a client hears that is no answer: all of it must be meant for this very client.
+//! What a client receives that is no answer: all of it must be meant for this very client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-/// What one session hears, on whatever way.
+/// What one session receives, on any stream.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceivedMessages {
     /// What all keys of this session begin with.
@@ -34,18 +34,18 @@ impl ReceivedMessages {
         self.questions.load(Ordering::Relaxed)
     }
 
-    /// Updates of the resource that were told.
+    /// Updates of the resource that were received.
     pub(crate) fn updates(&self) -> usize {
         self.updates.load(Ordering::Relaxed)
     }
 
-    /// Changes of lists that were told.
+    /// Changes of lists that were received.
     pub(crate) fn changes(&self) -> usize {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// Hears a message that is no answer. Returns what is sent back, if it was a question.
-    pub(super) fn hear(&self, message: &Value) -> Option<Value> {
+    /// Takes a message that is no answer. Returns what is sent back, if it was a question.
+    pub(super) fn take(&self, message: &Value) -> Option<Value> {
         let params = &message["params"];
         match message["method"].as_str().expect("no answer, so it has a method") {
             "elicitation/create" => {
@@ -68,7 +68,7 @@ impl ReceivedMessages {
             "notifications/cancelled"
             | "notifications/message"
             | "notifications/subscriptions/acknowledged" => {}
-            other => panic!("{}: heard {other}", self.mark),
+            other => panic!("{}: received {other}", self.mark),
         }
         None
     }

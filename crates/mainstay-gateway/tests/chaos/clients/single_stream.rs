@@ -37,7 +37,7 @@ impl<W: MessageStream> SingleStream<W> {
             let id = self.begin(method, &params).await;
             let response = match kind {
                 ClientKind::Waits | ClientKind::Breaks | ClientKind::IsMute => self.answer(id, kind).await,
-                // Whoever leaves such a way for good ends the session with it.
+                // A client that closes this stream for good ends the session with it.
                 ClientKind::Cancels(after) | ClientKind::Leaves(after) => {
                     tokio::time::sleep(after).await;
                     self.way.send(&cancelled(id)).await;
@@ -72,7 +72,7 @@ impl<W: MessageStream> SingleStream<W> {
                 return response;
             }
             let late = self.given_up.remove(&of);
-            assert!(late, "an answer that nobody waits for: {response}");
+            assert!(late, "an answer that no request waits for: {response}");
         }
     }
 
@@ -84,7 +84,7 @@ impl<W: MessageStream> SingleStream<W> {
                 let id = message["id"].as_u64();
                 return (id.unwrap_or_else(|| panic!("{message}")), message);
             }
-            let answer = self.received.hear(&message);
+            let answer = self.received.take(&message);
             if let Some(answer) = answer.filter(|_| kind != ClientKind::IsMute) {
                 self.way.send(&answer).await;
             }

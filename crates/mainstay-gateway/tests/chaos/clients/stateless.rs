@@ -1,4 +1,4 @@
-//! A client of Streamable HTTP in the modern era: it has no session, only a listen that it breaks and makes anew.
+//! A client of Streamable HTTP in the modern era: it has no session, only a listen that it breaks and makes again.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -81,7 +81,7 @@ impl Stateless {
             if message.get("method").is_none() {
                 return Some(message);
             }
-            let question = self.received.hear(&message);
+            let question = self.received.take(&message);
             assert!(
                 question.is_none(),
                 "a modern client was sent a request: {message}"
@@ -109,17 +109,17 @@ async fn listen(
         let ask = modern(path, id, "subscriptions/listen", wanted.clone());
         let mut stream = ask.send(address).await;
         assert_eq!(stream.status, 200, "{}: no listen", received.mark());
-        let hears = async {
+        let receives = async {
             loop {
                 let event = stream.event().await.expect("a listen stays open");
-                assert!(received.hear(&event.json()).is_none());
+                assert!(received.take(&event.json()).is_none());
             }
         };
         let patience = Duration::from_millis(200 + dice.below(3000));
         if *over.borrow() {
-            hears.await;
+            receives.await;
         } else {
-            let _broken_now = timeout(patience, hears).await;
+            let _broken_now = timeout(patience, receives).await;
         }
     }
 }

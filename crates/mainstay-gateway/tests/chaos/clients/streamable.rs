@@ -19,7 +19,7 @@ pub(crate) struct Streamable {
     session: Session,
     received: ReceivedMessages,
     last: u64,
-    /// Who holds the standing stream.
+    /// The task that holds the standing stream.
     standing: Option<JoinHandle<()>>,
 }
 
@@ -71,7 +71,7 @@ impl Streamable {
                 if let Ok(answer) = timeout(after, exchange.as_mut()).await {
                     return answer;
                 }
-                assert_eq!(self.session.tell(&cancelled(id)).await.status, 202);
+                assert_eq!(self.session.post(&cancelled(id)).await.status, 202);
                 exchange.await
             }
         }
@@ -120,7 +120,7 @@ impl Streamable {
     }
 }
 
-/// Hears what belongs to no request, on a stream that breaks now and then until the chaos is over.
+/// Receives what belongs to no request, on a stream that breaks now and then until the chaos is over.
 async fn stand_by(
     session: Session,
     mut stream: Reply,
@@ -157,7 +157,7 @@ async fn stand_by(
 }
 
 async fn answer(session: &Session, received: &ReceivedMessages, message: &Value) {
-    if let Some(answer) = received.hear(message) {
-        assert_eq!(session.tell(&answer).await.status, 202);
+    if let Some(answer) = received.take(message) {
+        assert_eq!(session.post(&answer).await.status, 202);
     }
 }

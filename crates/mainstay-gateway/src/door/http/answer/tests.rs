@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::super::guard::HttpCaller;
-use super::super::session::{HttpSession, SessionTransport};
+use super::super::session::HttpSession;
 use super::super::timeouts::HOLD_BACK_TIMEOUT;
 use super::*;
 use crate::answer_kind::AnswerKind;
@@ -48,18 +48,18 @@ fn session() -> SessionUse {
     let caller = HttpCaller::Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
     SessionUse::new(HttpSession::new(
         "id".to_owned(),
-        SessionTransport::Streamable,
+        DoorKind::Http,
         caller,
         client,
         account(),
     ))
 }
 
-fn legacy(session: &SessionUse, knows_resume_points: bool) -> RequestOwner {
-    RequestOwner::Legacy {
-        session: session.clone(),
-        knows_resume_points,
-    }
+/// Lets a client introduce itself with these parameters of `initialize`.
+fn introduce(client: &Client, said: &str) {
+    let said = Params::new(RawJson::from_text(said).ok());
+    let said = ClientIntroduction::of_initialize(&said).unwrap();
+    client.introduce(&said, account().hold(said.bytes()).unwrap());
 }
 
 fn answered(text: &'static str) -> Option<HttpAnswer> {
@@ -97,13 +97,17 @@ async fn piece(response: &mut Response<ResponseBody>) -> String {
 #[tokio::test(start_paused = true)]
 async fn a_long_silence_is_broken_by_a_stream_that_can_be_resumed() {
     let session = session();
-    for (primes, first) in [(true, "id: 1-0\nretry: 1000\ndata: \n\n"), (false, ":\n\n")] {
+    for (version, first) in [
+        ("2025-11-25", "id: 1-0\nretry: 1000\ndata: \n\n"),
+        ("2025-06-18", ":\n\n"),
+    ] {
+        introduce(&session.client, &format!(r#"{{"protocolVersion":"{version}"}}"#));
         let stream = session.new_stream().for_client(BOTH);
         let started = Instant::now();
         let mut response = respond(
             Box::pin(pending()),
             stream,
-            legacy(&session, primes),
+            Some(session.clone()),
             BOTH,
             &head_timer(),
         )
@@ -136,7 +140,7 @@ async fn a_client_that_accepts_no_events_gets_one_body() {
         answered("{}")
     });
     let stream = session.new_stream().for_client(accepts);
-    let response = respond(work, stream, legacy(&session, true), accepts, &head_timer()).await;
+    let response = respond(work, stream, Some(session), accepts, &head_timer()).await;
     assert_eq!(kind(&response), "application/json");
 }
 
@@ -146,7 +150,7 @@ async fn events_before_an_answer_that_is_there_already_come_before_it() {
     let stream = session.new_stream().for_client(BOTH);
     stream.send(Bytes::from_static(b"{\"before\":1}"));
     let work = Box::pin(ready(answered("{\"answer\":1}")));
-    let mut response = respond(work, stream, legacy(&session, true), BOTH, &head_timer()).await;
+    let mut response = respond(work, stream, Some(session), BOTH, &head_timer()).await;
     assert_eq!(piece(&mut response).await, "id: 1-1\ndata: {\"before\":1}\n\n");
     assert_eq!(
         piece(&mut response).await,
@@ -158,12 +162,12 @@ async fn events_before_an_answer_that_is_there_already_come_before_it() {
 #[tokio::test]
 async fn a_legacy_request_goes_on_without_its_client_and_a_modern_one_does_not() {
     let session = session();
-    for (owner, goes_on) in [(legacy(&session, true), true), (RequestOwner::Modern, false)] {
-        let (told, ended) = oneshot::channel();
+    for (owner, goes_on) in [(Some(session.clone()), true), (None, false)] {
+        let (end, ended) = oneshot::channel();
         let (go, gone) = oneshot::channel::<()>();
         let work = Box::pin(async move {
             let _ = gone.await;
-            let _ = told.send(());
+            let _ = end.send(());
             answered("{}")
         });
         let head_timer = head_timer();
@@ -185,13 +189,13 @@ async fn a_legacy_request_goes_on_without_its_client_and_a_modern_one_does_not()
 async fn a_stream_that_its_modern_client_leaves_ends_the_request() {
     let stream = Arc::new(ClientStream::once(account()));
     stream.send(Bytes::from_static(b"{}"));
-    let (told, ended) = oneshot::channel::<()>();
+    let (end, ended) = oneshot::channel::<()>();
     let work = Box::pin(async move {
         pending::<()>().await;
-        drop(told);
+        drop(end);
         None
     });
-    let response = respond(work, stream, RequestOwner::Modern, BOTH, &head_timer()).await;
+    let response = respond(work, stream, None, BOTH, &head_timer()).await;
     assert_eq!(kind(&response), "text/event-stream");
     drop(response);
     let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
@@ -204,8 +208,7 @@ async fn a_large_message_is_framed_without_a_copy() {
     let stream = Arc::new(ClientStream::once(account()));
     stream.send(large.clone());
     stream.close();
-    let place = stream.open(None);
-    let mut response = events(EventReader::new(stream, place, Box::new(())));
+    let mut response = events(EventReader::open(stream, None, Box::new(())));
     assert_eq!(piece(&mut response).await, "data: ");
     let frame = response.body_mut().frame().await.unwrap().unwrap();
     assert_eq!(frame.into_data().unwrap().as_ptr(), large.as_ptr());
@@ -236,13 +239,10 @@ fn asking(
     oneshot::Receiver<Result<RawJson, RpcError>>,
 ) {
     let (go, going) = oneshot::channel();
-    let (tell, told) = oneshot::channel();
+    let (ended, outcome) = oneshot::channel();
     let (client, line): (_, Arc<dyn Outbox>) = (session.client.clone(), stream.clone());
     let said = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}}}"#;
-    let said = RawJson::from_text(said).unwrap();
-    let account = account();
-    let said = ClientIntroduction::of_initialize(&Params::new(Some(said))).unwrap();
-    client.introduce(&said, account.hold(said.bytes()).unwrap());
+    introduce(&client, said);
     let work = Box::pin(async move {
         let _reachable = client.reachable(&line);
         going.await.unwrap();
@@ -253,25 +253,25 @@ fn asking(
             params: None,
         };
         let answer = mainstay::ClientHandler::request(&*client, question).await;
-        let _ = tell.send(answer);
+        let _ = ended.send(answer);
         answered("{}")
     });
-    (work, go, told)
+    (work, go, outcome)
 }
 
 /// What comes of a question, which must come to an end.
-async fn outcome(told: oneshot::Receiver<Result<RawJson, RpcError>>) -> Result<RawJson, RpcError> {
-    let told = tokio::time::timeout(Duration::from_secs(3600), told).await;
-    told.expect("an end").expect("an outcome")
+async fn in_time(outcome: oneshot::Receiver<Result<RawJson, RpcError>>) -> Result<RawJson, RpcError> {
+    let outcome = tokio::time::timeout(Duration::from_secs(3600), outcome).await;
+    outcome.expect("an end").expect("an outcome")
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_of_a_client_that_left_before_the_head_is_declined_at_once() {
     let session = session();
     let stream = session.new_stream().for_client(BOTH);
-    let (work, go, told) = asking(&session, &stream);
+    let (work, go, outcome) = asking(&session, &stream);
     let head_timer = head_timer();
-    let mut waiting = Box::pin(respond(work, stream, legacy(&session, true), BOTH, &head_timer));
+    let mut waiting = Box::pin(respond(work, stream, Some(session.clone()), BOTH, &head_timer));
     assert!(
         tokio::time::timeout(Duration::from_secs(1), &mut waiting)
             .await
@@ -280,7 +280,7 @@ async fn what_is_asked_of_a_client_that_left_before_the_head_is_declined_at_once
     drop(waiting);
     let left = Instant::now();
     go.send(()).unwrap();
-    let declined = outcome(told).await.unwrap_err();
+    let declined = in_time(outcome).await.unwrap_err();
     assert!(declined.message().contains("cannot be reached"), "{declined:?}");
     assert_eq!(left.elapsed(), Duration::ZERO);
 }
@@ -290,9 +290,9 @@ async fn what_is_asked_of_a_client_that_left_before_the_head_is_asked_on_its_sta
     let session = session();
     let place = session.standing.open(None);
     let stream = session.new_stream().for_client(BOTH);
-    let (work, go, told) = asking(&session, &stream);
+    let (work, go, outcome) = asking(&session, &stream);
     let head_timer = head_timer();
-    let mut waiting = Box::pin(respond(work, stream, legacy(&session, true), BOTH, &head_timer));
+    let mut waiting = Box::pin(respond(work, stream, Some(session.clone()), BOTH, &head_timer));
     assert!(
         tokio::time::timeout(Duration::from_secs(1), &mut waiting)
             .await
@@ -311,7 +311,7 @@ async fn what_is_asked_of_a_client_that_left_before_the_head_is_asked_on_its_sta
             .client
             .answered(&RawJson::from(2), Ok(RawJson::EMPTY_OBJECT))
     );
-    assert_eq!(outcome(told).await.unwrap(), RawJson::EMPTY_OBJECT);
+    assert_eq!(in_time(outcome).await.unwrap(), RawJson::EMPTY_OBJECT);
 }
 
 #[tokio::test(start_paused = true)]
@@ -319,10 +319,10 @@ async fn a_question_waits_a_minute_for_a_client_whose_stream_broke() {
     for comes_back in [true, false] {
         let session = session();
         let stream = session.new_stream().for_client(BOTH);
-        let (work, go, told) = asking(&session, &stream);
+        let (work, go, outcome) = asking(&session, &stream);
         go.send(()).unwrap();
         let head_timer = head_timer();
-        let response = respond(work, stream.clone(), legacy(&session, true), BOTH, &head_timer).await;
+        let response = respond(work, stream.clone(), Some(session.clone()), BOTH, &head_timer).await;
         assert_eq!(kind(&response), "text/event-stream");
         drop(response);
         let left = Instant::now();
@@ -336,11 +336,11 @@ async fn a_question_waits_a_minute_for_a_client_whose_stream_broke() {
                     .answered(&RawJson::from(1), Ok(RawJson::EMPTY_OBJECT))
             );
             assert!(
-                outcome(told).await.is_ok(),
+                in_time(outcome).await.is_ok(),
                 "it found its question, and its answer counts"
             );
         } else {
-            assert!(outcome(told).await.is_err());
+            assert!(in_time(outcome).await.is_err());
             assert_eq!(left.elapsed().as_secs(), 60);
         }
     }

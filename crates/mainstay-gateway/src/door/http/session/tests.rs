@@ -23,12 +23,12 @@ fn sessions(most: usize, most_of_caller: usize) -> Sessions {
 }
 
 fn open(sessions: &Sessions, caller: HttpCaller) -> Result<SessionUse, StatusCode> {
-    let opened = sessions.open(Scope::Union, SessionTransport::Streamable, caller);
+    let opened = sessions.open(Scope::Union, DoorKind::Http, caller);
     opened.map_err(|refusal| refusal.status())
 }
 
 fn is_there(sessions: &Sessions, id: &str) -> bool {
-    sessions.table().sessions.contains_key(id)
+    lock(&sessions.table).sessions.contains_key(id)
 }
 
 #[tokio::test(start_paused = true)]
@@ -41,16 +41,14 @@ async fn the_longest_idle_session_is_evicted_and_none_that_is_in_use() {
         tokio::time::advance(Duration::from_secs(1)).await;
     }
     // The first is used once more, so the second is idle for longer.
-    drop(sessions.find(&idle[0], SessionTransport::Streamable, ONE));
+    drop(sessions.find(&idle[0], DoorKind::Http, ONE));
     let next = open(&sessions, ONE).unwrap();
     assert_eq!(
         idle.iter().map(|id| is_there(&sessions, id)).collect::<Vec<_>>(),
         [true, false, true]
     );
     // The search for the second found the third too, which is in use by now.
-    let third = sessions
-        .find(&idle[2], SessionTransport::Streamable, ONE)
-        .unwrap();
+    let third = sessions.find(&idle[2], DoorKind::Http, ONE).unwrap();
     let last = open(&sessions, ONE).unwrap();
     assert!(!is_there(&sessions, &idle[0]) && is_there(&sessions, &idle[2]));
     assert_eq!(
@@ -63,7 +61,7 @@ async fn the_longest_idle_session_is_evicted_and_none_that_is_in_use() {
     );
     drop((used, next, third, last));
     assert!(open(&sessions, other()).is_ok());
-    assert_eq!(sessions.table().sessions.len(), 4);
+    assert_eq!(lock(&sessions.table).sessions.len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,7 +90,7 @@ async fn sessions_are_evicted_in_the_order_in_which_they_became_idle() {
         assert!(gone == 0 || !is_there(&sessions, &opened[gone - 1]));
         assert!(is_there(&sessions, &opened[gone]));
     }
-    assert_eq!(sessions.table().sessions.len(), MOST);
+    assert_eq!(lock(&sessions.table).sessions.len(), MOST);
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,14 +100,14 @@ async fn many_unused_sessions_are_evicted_before_one_that_was_used() {
         .map(|_| open(&sessions, ONE).unwrap().id.clone())
         .collect();
     for id in &used {
-        assert!(sessions.find(id, SessionTransport::Streamable, ONE).is_some());
+        assert!(sessions.find(id, DoorKind::Http, ONE).is_some());
     }
     let mut last = String::new();
     for _ in 0..20 * UNUSED_LIMIT {
         tokio::time::advance(Duration::from_secs(1)).await;
         last = open(&sessions, ONE).unwrap().id.clone();
     }
-    let mut table = sessions.table();
+    let mut table = lock(&sessions.table);
     assert_eq!(table.sessions.len(), 2 * UNUSED_LIMIT);
     assert!(used.iter().all(|id| table.sessions.contains_key(id)));
     assert!(table.sessions.contains_key(&last));

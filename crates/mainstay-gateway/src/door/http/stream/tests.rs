@@ -187,14 +187,14 @@ fn unread_messages_in_all_streams_of_a_client_are_charged_to_it() {
 #[test]
 fn a_repeated_notification_is_queued_once_until_it_is_read() {
     let stream = ClientStream::resumable(1, account());
-    let tell = |text: &'static str| stream.send_once(Bytes::from_static(text.as_bytes()));
+    let send = |text: &'static str| stream.send_once(Bytes::from_static(text.as_bytes()));
     let mut position = stream.open(None);
     for _ in 0..1000 {
-        assert!(tell("a changed") && tell("b changed"));
+        assert!(send("a changed") && send("b changed"));
     }
     assert_eq!(next(&stream, &mut position), event(1, "a changed"));
-    assert!(tell("a changed"), "it changed since that was read");
-    assert!(tell("b changed"));
+    assert!(send("a changed"), "it changed since that was read");
+    assert!(send("b changed"));
     assert_eq!(next(&stream, &mut position), event(2, "b changed"));
     assert_eq!(next(&stream, &mut position), event(3, "a changed"));
     assert_eq!(next(&stream, &mut position), Poll::Pending);

@@ -160,7 +160,7 @@ async fn every_response_is_held_back_as_long_though_requests_share_a_timer() {
     for pause in [Duration::ZERO, HOLD_BACK_TIMEOUT / 2, 3 * HOLD_BACK_TIMEOUT] {
         let answered = tokio::time::timeout(pause, head_timer.wait()).await;
         assert_eq!(answered.is_ok(), pause > HOLD_BACK_TIMEOUT);
-        assert!(head_timer.timer().is_some(), "the next request can use it");
+        assert!(lock(&head_timer.timer).is_some(), "the next request can use it");
         let began = Instant::now();
         head_timer.wait().await;
         assert_eq!(began.elapsed(), HOLD_BACK_TIMEOUT);

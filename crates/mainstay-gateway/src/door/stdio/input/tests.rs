@@ -43,8 +43,8 @@ async fn lines_are_read_however_they_come_in_pieces_and_blank_ones_are_not() {
 #[tokio::test]
 async fn a_line_that_is_too_long_is_skipped_and_the_next_is_read() {
     let long = vec![b'x'; 3 * READ_SIZE];
-    let told = format!("too long: {}", long.len() + 1);
-    assert_eq!(read(&[&long, b"\nnext\n"], 100).await, [told.as_str(), "next"]);
+    let skipped = format!("too long: {}", long.len() + 1);
+    assert_eq!(read(&[&long, b"\nnext\n"], 100).await, [skipped.as_str(), "next"]);
 }
 
 #[tokio::test]
