@@ -26,9 +26,22 @@ const SIGNATURE_LENGTH: usize = 32;
 /// A member up to this length counts as the same however it is spelt. A longer one is compared byte for byte, without parsing.
 const PARSED_MEMBER_LIMIT: usize = 64 * 1024;
 
-/// Signs states and checks them, with a key that lives as long as the gateway.
+/// Where the key comes from that states are signed with. Gateways that have the same key accept each other's states.
+trait StateKeySource: Send + Sync {
+    /// The key to sign with and to check with.
+    fn key(&self) -> &hmac::Key;
+}
+
+/// A key of this gateway alone, which lives as long as the gateway.
+impl StateKeySource for hmac::Key {
+    fn key(&self) -> &hmac::Key {
+        self
+    }
+}
+
+/// Signs states and checks them.
 pub(super) struct StateSigner {
-    key: hmac::Key,
+    keys: Box<dyn StateKeySource>,
     random: SystemRandom,
 }
 
@@ -40,7 +53,7 @@ impl StateSigner {
         let random = SystemRandom::new();
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &random);
         Self {
-            key: key.expect("the system has random numbers"),
+            keys: Box::new(key.expect("the system has random numbers")),
             random,
         }
     }
@@ -77,13 +90,13 @@ impl StateSigner {
     }
 
     fn sign(&self, call: CallKey, purpose: &StatePurpose) -> String {
-        let signature = hmac::sign(&self.key, &[&call[..], purpose].concat());
+        let signature = hmac::sign(self.keys.key(), &[&call[..], purpose].concat());
         URL_SAFE_NO_PAD.encode([&call[..], signature.as_ref()].concat())
     }
 
     fn verify(&self, state: &[u8], purpose: &StatePurpose) -> Option<CallKey> {
         let (call, signature) = state.split_first_chunk::<{ size_of::<CallKey>() }>()?;
-        hmac::verify(&self.key, &[&call[..], purpose].concat(), signature).ok()?;
+        hmac::verify(self.keys.key(), &[&call[..], purpose].concat(), signature).ok()?;
         Some(*call)
     }
 
@@ -102,7 +115,7 @@ impl StateSigner {
         }
         write_part(&mut text, method.as_bytes());
         digest.update(&text);
-        let key = self.key.clone();
+        let key = self.keys.key().clone();
         let length = params.as_ref().map_or(0, |params| params.as_bytes().len());
         let finish = move || {
             digest.update(&digest_of_params(&key, params.as_ref()));

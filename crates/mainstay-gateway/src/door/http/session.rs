@@ -46,15 +46,43 @@ const KEPT_STREAMS_LIMIT: usize = 32;
 /// How long a stream is kept after its end.
 const KEPT_STREAM_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
+/// Finds the session that an id names, for every request that names one.
+trait SessionLookup: Send + Sync {
+    /// The session of this id and door, if this caller may use it. It is in use from then on: it is not evicted in between.
+    fn find(&self, id: &str, door: DoorKind, caller: HttpCaller) -> Option<SessionUse>;
+
+    /// The session of this id, whichever client opened it. Looking does not count as use.
+    fn peek(&self, id: &str) -> Option<Arc<HttpSession>>;
+}
+
 /// All sessions.
 pub(super) struct Sessions {
+    /// Where requests find their sessions.
+    found_in: Arc<dyn SessionLookup>,
     router: Arc<Router>,
     random: SystemRandom,
     limit: usize,
     limit_per_caller: usize,
     idle_timeout: Duration,
-    table: Mutex<SessionTable>,
+    table: Arc<Mutex<SessionTable>>,
     evictions: LogLimiter,
+}
+
+/// The sessions that this gateway opened.
+impl SessionLookup for Mutex<SessionTable> {
+    fn find(&self, id: &str, door: DoorKind, caller: HttpCaller) -> Option<SessionUse> {
+        let table = lock(self);
+        let session = table.sessions.get(id)?;
+        let may_use = session.door == door && session.caller.may_use(caller);
+        may_use.then(|| {
+            session.was_used.store(true, Ordering::Relaxed);
+            SessionUse::new(session.clone())
+        })
+    }
+
+    fn peek(&self, id: &str) -> Option<Arc<HttpSession>> {
+        lock(self).sessions.get(id).cloned()
+    }
 }
 
 #[derive(Default)]
@@ -79,13 +107,15 @@ struct IdleSessions(VecDeque<(Instant, String)>);
 
 impl Sessions {
     pub(super) fn new(router: Arc<Router>, limits: &HttpLimits) -> Self {
+        let table = Arc::<Mutex<SessionTable>>::default();
         Self {
+            found_in: table.clone(),
             router,
             random: SystemRandom::new(),
             limit: limits.sessions,
             limit_per_caller: limits.sessions_per_caller,
             idle_timeout: limits.session_idle,
-            table: Mutex::default(),
+            table,
             evictions: LogLimiter::default(),
         }
     }
@@ -144,24 +174,17 @@ impl Sessions {
 
     /// The version that the session of this id negotiated.
     pub(super) fn version(&self, id: &str) -> Option<&'static str> {
-        lock(&self.table).sessions.get(id)?.client.version()
+        self.found_in.peek(id)?.client.version()
     }
 
     /// The session of this id and door, if this caller may use it. It is in use from then on: it is not evicted in between.
     pub(super) fn find(&self, id: &str, door: DoorKind, caller: HttpCaller) -> Option<SessionUse> {
-        let table = lock(&self.table);
-        let session = table.sessions.get(id)?;
-        let may_use = session.door == door && session.caller.may_use(caller);
-        may_use.then(|| {
-            session.was_used.store(true, Ordering::Relaxed);
-            SessionUse::new(session.clone())
-        })
+        self.found_in.find(id, door, caller)
     }
 
-    /// The budget of the session of this id, if this caller may use it. Looking does not count as use.
+    /// The budget of the session of this id, if this caller opened it.
     pub(super) fn account(&self, id: &str, caller: HttpCaller) -> Option<Account> {
-        let table = lock(&self.table);
-        let session = table.sessions.get(id)?;
+        let session = self.found_in.peek(id)?;
         session.caller.may_use(caller).then(|| session.account.clone())
     }
 
