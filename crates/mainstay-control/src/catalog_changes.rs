@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mainstay::Catalog;
 use mainstay::catalog::{CatalogReader, Item, Kind, ServerCatalog};
-use mainstay::gateway::PlainText;
+use mainstay::gateway::{PlainText, changed_servers};
 use serde_json::Value;
 
 use crate::api::{CatalogChange, CatalogEntry, ChangedEntry, ChangedMember, EventDetail};
@@ -25,11 +25,11 @@ const MEMBER_CHARS_LIMIT: usize = 400;
 pub(crate) fn start(mut catalogs: CatalogReader, shown_as: Option<Arc<str>>, journal: &Arc<Journal>) {
     let journal = Arc::downgrade(journal);
     let mut seen = SeenCatalogs::default();
-    seen.changes(&catalogs.load());
+    seen.changes(catalogs.load());
     tokio::spawn(async move {
         while let Some(catalog) = catalogs.changed().await {
             let Some(journal) = journal.upgrade() else { return };
-            for (server, change) in seen.changes(&catalog) {
+            for (server, change) in seen.changes(catalog) {
                 let server = shown_as.clone().unwrap_or(server);
                 journal.write(Some(server), EventDetail::CatalogChanged { change });
             }
@@ -39,16 +39,20 @@ pub(crate) fn start(mut catalogs: CatalogReader, shown_as: Option<Arc<str>>, jou
 
 /// The last catalog of each server. One that is withdrawn while its server is disabled is remembered.
 #[derive(Default)]
-struct SeenCatalogs(HashMap<Arc<str>, Arc<ServerCatalog>>);
+struct SeenCatalogs {
+    published: Arc<Catalog>,
+    by_server: HashMap<Arc<str>, Arc<ServerCatalog>>,
+}
 
 impl SeenCatalogs {
     /// What changed since the last look.
-    fn changes(&mut self, catalog: &Catalog) -> Vec<(Arc<str>, CatalogChange)> {
+    fn changes(&mut self, catalog: Arc<Catalog>) -> Vec<(Arc<str>, CatalogChange)> {
+        let last = std::mem::replace(&mut self.published, catalog.clone());
         let mut found = Vec::new();
-        for name in catalog.servers() {
+        for server in changed_servers(&last, &catalog) {
+            let name = server.name;
             let Some(now) = catalog.server(name) else { continue };
-            let name: Arc<str> = name.into();
-            let Some(before) = self.0.insert(name.clone(), now.clone()) else {
+            let Some(before) = self.by_server.insert(name.clone(), now.clone()) else {
                 continue;
             };
             if before.hash() == now.hash() {
@@ -56,7 +60,7 @@ impl SeenCatalogs {
             }
             let change = difference(&before, now, catalog.revision());
             if !(change.added.is_empty() && change.removed.is_empty() && change.changed.is_empty()) {
-                found.push((name, change));
+                found.push((name.clone(), change));
             }
         }
         found

@@ -180,15 +180,12 @@ impl GatewayBuilder {
         router.advice = advice;
         let router = Arc::new(router);
         router.servers_changed();
-        let at_start = catalog.load();
+        router.note_lists(catalog.load());
         let watching = Arc::downgrade(&router);
         tokio::spawn(async move {
-            let Some(router) = watching.upgrade() else { return };
-            router.note_lists(at_start).await;
-            drop(router);
             while let Some(catalog) = catalog.changed().await {
                 let Some(router) = watching.upgrade() else { return };
-                router.catalog_changed(catalog).await;
+                router.catalog_changed(catalog);
             }
         });
         Gateway(router)

@@ -12,6 +12,7 @@ use std::time::Duration;
 use mainstay_lifecycle::Generation;
 use tokio::time::{Instant, timeout_at};
 
+pub use crate::catalog::servers::{ChangedServer, ListHashes, ServerLists};
 pub use crate::plain_text::PlainText;
 pub use crate::protocol::Introduction;
 
@@ -74,6 +75,17 @@ pub fn only_reads(method: &str) -> bool {
 /// left out. For a gateway that shows each client other servers. The revision of the result means nothing.
 pub fn catalog_of<'a>(parts: impl IntoIterator<Item = (&'a str, &'a Catalog)>) -> Catalog {
     Catalog::of(parts)
+}
+
+/// The lists of this server in a catalog; `None` when nothing of the server is published there.
+pub fn server_lists(catalog: &Catalog, server: &str) -> Option<ServerLists> {
+    catalog.lists(server)
+}
+
+/// The servers that are not the same in two catalogs, sorted by name. For catalogs of one fleet this costs a comparison of pointers for
+/// each server, and more only for those that changed in between.
+pub fn changed_servers<'a>(before: &'a Catalog, now: &'a Catalog) -> Vec<ChangedServer<'a>> {
+    now.changed_since(before)
 }
 
 /// Why a server was not sent a notification.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mainstay::catalog::Kind;
 use mainstay::gateway::message::RpcError;
-use mainstay::gateway::{Introduction, catalog_of, introduced_as};
+use mainstay::gateway::{Introduction, ListHashes, ServerLists, catalog_of, introduced_as, server_lists};
 use mainstay::handler::{Answer, ServerNotification, ServerRequest};
 use mainstay::{Catalog, CatalogReader, ClientHandler, Fleet, Server, Status};
 use tokio::runtime::Handle;
@@ -18,7 +18,7 @@ use crate::client::Client;
 use crate::gateway::everything;
 use crate::lock::lock;
 use crate::principal::Principal;
-use crate::router::{RESOURCE_UPDATED, Subscribers, TASK_FOLLOWED, fingerprints_of};
+use crate::router::{RESOURCE_UPDATED, Subscribers, TASK_FOLLOWED, changed_kinds};
 use crate::scope::Scope;
 
 /// How long the servers of a closed session may take to stop: longer than the stop ladder.
@@ -332,17 +332,17 @@ impl ListWatch {
         mut status: watch::Receiver<Arc<Status>>,
         mut catalogs: CatalogReader,
     ) {
-        let mut before = fingerprints_of(shown, self.name.clone()).await;
+        let mut before = self.published_in(&shown);
+        drop(shown);
         // An empty list changes nothing in this catalog, but differs from what the template server listed.
         let _ = status.wait_for(|status| status.listed_at.is_some()).await;
         let mut catalog = catalogs.load();
         loop {
-            let now = fingerprints_of(catalog, self.name.clone()).await;
+            let now = self.published_in(&catalog);
             let Some(own) = self.own.upgrade() else { return };
-            let before = std::mem::replace(&mut before, now);
-            let changed = Kind::ALL.into_iter().zip(before.iter().zip(now));
-            let changed = changed.filter_map(|(kind, (before, now))| (*before != now).then_some(kind));
-            let changed: Vec<Kind> = changed.collect();
+            let changed = changed_kinds(std::mem::replace(&mut before, now), now);
+            let changed = Kind::ALL.into_iter().zip(changed);
+            let changed: Vec<Kind> = changed.filter_map(|(kind, is)| is.then_some(kind)).collect();
             own.subscribers().own_lists_changed(&own, &self.name, &changed);
             drop(own);
             match catalogs.changed().await {
@@ -350,5 +350,10 @@ impl ListWatch {
                 None => return,
             }
         }
+    }
+
+    fn published_in(&self, catalog: &Catalog) -> ListHashes {
+        let lists = server_lists(catalog, &self.name);
+        lists.unwrap_or(ServerLists::NOTHING).published
     }
 }

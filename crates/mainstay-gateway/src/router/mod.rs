@@ -31,7 +31,7 @@ pub(crate) use log_level::Level;
 #[cfg(any(test, fuzzing))]
 pub(crate) use state::fuzz as fuzz_state;
 pub(crate) use subscribers::{
-    RESOURCE_UPDATED, Subscriber, Subscribers, TASK_FOLLOWED, TASK_STATUS, fingerprints_of, task_id,
+    RESOURCE_UPDATED, Subscriber, Subscribers, TASK_FOLLOWED, TASK_STATUS, changed_kinds, task_id,
 };
 
 use crate::budget::Budget;
@@ -106,14 +106,14 @@ impl Router {
     }
 
     /// Takes what is published at the start as known to every client.
-    pub(crate) async fn note_lists(&self, catalog: Arc<Catalog>) {
-        self.subscribers.note_lists(catalog, &self.isolated).await;
+    pub(crate) fn note_lists(&self, catalog: Arc<Catalog>) {
+        self.subscribers.note_lists(catalog, &self.isolated);
     }
 
     /// The published catalog has changed, and perhaps the servers.
-    pub(crate) async fn catalog_changed(&self, catalog: Arc<Catalog>) {
+    pub(crate) fn catalog_changed(&self, catalog: Arc<Catalog>) {
         self.servers_changed();
-        self.subscribers.catalog_changed(catalog, &self.isolated).await;
+        self.subscribers.catalog_changed(catalog, &self.isolated);
     }
 
     /// There may be other servers under the same names: subscriptions are made there again. Lists of removed servers are forgotten.

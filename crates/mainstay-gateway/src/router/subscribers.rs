@@ -1,6 +1,6 @@
 //! The subscribers: sessions of legacy clients and listens of modern ones, and the notifications that they get outside of calls.
 
-mod fingerprints;
+mod list_changes;
 mod subscriber;
 
 use std::cell::OnceCell;
@@ -22,7 +22,8 @@ use crate::client::{Client, Outbox, URL_ELICITATION_COMPLETE};
 use crate::isolation::OwnServers;
 use crate::protocol::SUBSCRIPTION_KEY;
 use crate::scope::Scope;
-pub(crate) use fingerprints::fingerprints_of;
+use list_changes::SeenLists;
+pub(crate) use list_changes::changed_kinds;
 pub(crate) use subscriber::{ListFilter, Subscriber, TASK_FOLLOWED, TASK_STATUS, task_id};
 
 pub(crate) const RESOURCE_UPDATED: &str = "notifications/resources/updated";
@@ -44,8 +45,7 @@ pub(crate) struct Subscribers {
 struct SubscriberTable {
     last_id: u64,
     entries: HashMap<u64, SubscriberEntry>,
-    /// The fingerprint of each list when it was last looked at.
-    fingerprints: HashMap<(Scope, Kind), u64>,
+    seen: SeenLists,
 }
 
 struct SubscriberEntry {

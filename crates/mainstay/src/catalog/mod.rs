@@ -9,21 +9,29 @@
 //! whatever order they were listed in; the revision grows only when content changes; one bad item costs none of its neighbours;
 //! a reader never waits and never sees a half-built catalog.
 
+mod addresses;
+mod claims;
+mod conflicts;
+mod findings;
 mod item;
 mod mirror;
+mod name_index;
 mod names;
 mod offer;
 mod pages;
 mod published;
 mod publisher;
 mod replacement;
+mod section;
 mod server;
+pub(crate) mod servers;
 mod store;
 mod union;
 
 #[cfg(test)]
 mod fixtures;
 
+pub(crate) use self::conflicts::log_conflicts;
 pub use self::item::{Hints, Item, Kind};
 pub(crate) use self::mirror::CallHeaders;
 pub use self::names::{CatalogHash, public_name};

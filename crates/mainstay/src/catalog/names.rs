@@ -54,6 +54,12 @@ impl fmt::Debug for CatalogHash {
 }
 
 impl CatalogHash {
+    /// The hash of nothing at all.
+    pub(super) const NOTHING: Self = Self([
+        0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24, 0x27,
+        0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
+    ]);
+
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -88,7 +94,7 @@ impl Hasher {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_NAME, is_plain, public_name};
+    use super::{CatalogHash, Hasher, MAX_NAME, is_plain, public_name};
 
     fn assert_valid(name: &str) {
         assert!((1..=MAX_NAME).contains(&name.len()), "{name}");
@@ -97,6 +103,11 @@ mod tests {
             name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'),
             "{name}"
         );
+    }
+
+    #[test]
+    fn the_hash_of_nothing_is_known() {
+        assert_eq!(CatalogHash::NOTHING, Hasher::default().finish());
     }
 
     #[test]

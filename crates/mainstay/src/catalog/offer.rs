@@ -5,8 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::names::{CatalogHash, Hasher, public_name};
-use super::{Hints, Item, Kind, ServerCatalog};
-use crate::config::ToolView;
+use super::{Hints, Item, Kind};
 use crate::wire::{Object, RawJson};
 
 /// A published tool.
@@ -31,49 +30,67 @@ pub enum OfResources {}
 #[derive(Debug)]
 pub enum OfTemplates {}
 
-/// An item as callers see it. `K` marks its kind, so that a tool is never taken for a prompt.
+/// An item as callers see it. `K` marks its kind, so that a tool is never taken for a prompt. Clones share everything.
 pub struct Offer<K> {
+    parts: Arc<OfferParts>,
+    kind: PhantomData<fn() -> K>,
+}
+
+struct OfferParts {
     name: Arc<str>,
     server: Arc<str>,
     item: Item,
     published: RawJson,
     digest: CatalogHash,
-    kind: PhantomData<fn() -> K>,
 }
 
 impl<K> Offer<K> {
     /// The name (for resources, the uri) by which callers know it.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.parts.name
     }
 
     /// The server that offers it.
     pub fn server(&self) -> &str {
-        &self.server
+        &self.parts.server
     }
 
     /// The name (for resources, the uri) by which its server knows it.
     pub fn original(&self) -> &str {
-        self.item.key()
+        self.parts.item.key()
     }
 
     /// The item exactly as the server sent it.
     pub fn raw(&self) -> &RawJson {
-        self.item.raw()
+        self.parts.item.raw()
     }
 
     /// The item with its public name and, where the view gives one, its description; every other byte as the server
     /// sent it.
     pub fn published(&self) -> &RawJson {
-        &self.published
+        &self.parts.published
     }
 
     pub(super) fn shared_name(&self) -> &Arc<str> {
-        &self.name
+        &self.parts.name
+    }
+
+    pub(super) fn shared_server(&self) -> &Arc<str> {
+        &self.parts.server
     }
 
     pub(super) fn digest(&self) -> &CatalogHash {
-        &self.digest
+        &self.parts.digest
+    }
+
+    /// Whether both are clones of one offer.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.parts, &other.parts)
+    }
+
+    /// Where it stands among the offers of all servers. No two offers of a kind have the same place.
+    pub(super) fn place(&self) -> (&str, &str) {
+        (self.server(), self.original())
     }
 
     fn new(kind: Kind, server: &Arc<str>, item: &Item, name: Arc<str>, published: RawJson) -> Self {
@@ -83,18 +100,27 @@ impl<K> Offer<K> {
             .part(server.as_bytes())
             .part(item.key().as_bytes())
             .part(published.as_bytes());
-        Self {
+        let parts = OfferParts {
             name,
             server: Arc::clone(server),
             item: item.clone(),
             published,
             digest: hasher.finish(),
+        };
+        Self {
+            parts: Arc::new(parts),
             kind: PhantomData,
         }
     }
 
     /// An item under `server__name`.
-    fn renamed(kind: Kind, server: &Arc<str>, item: &Item, name: &str, description: Option<&str>) -> Self {
+    pub(super) fn renamed(
+        kind: Kind,
+        server: &Arc<str>,
+        item: &Item,
+        name: &str,
+        description: Option<&str>,
+    ) -> Self {
         let name = public_name(server, name);
         let text = |text: &str| RawJson::from_value(text).expect("a string can be written");
         let mut object = Object::parse(item.raw()).expect("an item was read as an object");
@@ -106,7 +132,7 @@ impl<K> Offer<K> {
     }
 
     /// An item known by its uri, which means the same on every server.
-    fn unchanged(kind: Kind, server: &Arc<str>, item: &Item) -> Self {
+    pub(super) fn unchanged(kind: Kind, server: &Arc<str>, item: &Item) -> Self {
         Self::new(kind, server, item, item.key().into(), item.raw().clone())
     }
 }
@@ -128,24 +154,20 @@ impl Offer<OfTools> {
     }
 
     fn member(&self, name: &str) -> Option<RawJson> {
-        let [member] = Object::find(&self.published, [name])?;
+        let [member] = Object::find(self.published(), [name])?;
         member
     }
 
     /// What the tool says of its effects.
     pub fn hints(&self) -> Hints {
-        self.item.hints()
+        self.parts.item.hints()
     }
 }
 
 impl<K> Clone for Offer<K> {
     fn clone(&self) -> Self {
         Self {
-            name: Arc::clone(&self.name),
-            server: Arc::clone(&self.server),
-            item: self.item.clone(),
-            published: self.published.clone(),
-            digest: self.digest,
+            parts: Arc::clone(&self.parts),
             kind: PhantomData,
         }
     }
@@ -154,45 +176,9 @@ impl<K> Clone for Offer<K> {
 impl<K> fmt::Debug for Offer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Offer")
-            .field("name", &self.name)
-            .field("server", &self.server)
+            .field("name", &self.name())
+            .field("server", &self.server())
             .field("original", &self.original())
             .finish_non_exhaustive()
     }
 }
-
-/// All that one server offers, as callers would see it if no other server were there.
-#[derive(Debug)]
-pub(super) struct ServerSection {
-    pub(super) tools: Vec<PublicTool>,
-    pub(super) prompts: Vec<PublicPrompt>,
-    pub(super) resources: Vec<PublicResource>,
-    pub(super) templates: Vec<PublicTemplate>,
-}
-
-impl ServerSection {
-    pub(super) fn new(server: &Arc<str>, catalog: &ServerCatalog, view: &ToolView) -> Self {
-        let items = |kind: Kind| catalog.items(kind).iter();
-        let tool = |item: &Item| {
-            let name = view.public_name(item.key());
-            Offer::renamed(Kind::Tool, server, item, name, view.describe(item.key()))
-        };
-        let prompt = |item: &Item| Offer::renamed(Kind::Prompt, server, item, item.key(), None);
-        Self {
-            tools: items(Kind::Tool)
-                .filter(|item| view.admits(item.key()))
-                .map(tool)
-                .collect(),
-            prompts: items(Kind::Prompt).map(prompt).collect(),
-            resources: items(Kind::Resource)
-                .map(|item| Offer::unchanged(Kind::Resource, server, item))
-                .collect(),
-            templates: items(Kind::Template)
-                .map(|item| Offer::unchanged(Kind::Template, server, item))
-                .collect(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

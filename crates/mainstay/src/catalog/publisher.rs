@@ -1,6 +1,5 @@
 //! The one writer of the published catalog, and its readers.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -10,15 +9,15 @@ use arc_swap::ArcSwap;
 use futures_core::Stream;
 use tokio::sync::watch;
 
-use super::union::{PreparedOffers, UnionInput};
-use super::{Catalog, CatalogFault, Diagnostic, Freshness, Kind};
+use super::union::{PreparedOffers, Union};
+use super::{Catalog, Freshness};
 
 /// Publishes the union of what the servers offer. It has one owner; each method publishes in one step.
 ///
 /// The methods that change something answer whether the content changed, in which case readers are notified, once.
 #[derive(Debug)]
 pub(crate) struct Publisher {
-    inputs: BTreeMap<Arc<str>, UnionInput>,
+    union: Union,
     current: Arc<ArcSwap<Catalog>>,
     revision: watch::Sender<u64>,
 }
@@ -35,9 +34,10 @@ pub struct CatalogReader {
 
 impl Publisher {
     pub(crate) fn new() -> Self {
-        let empty = Catalog::empty();
+        let union = Union::default();
+        let empty = union.catalog().clone();
         Self {
-            inputs: BTreeMap::new(),
+            union,
             revision: watch::Sender::new(empty.revision()),
             current: Arc::new(ArcSwap::from_pointee(empty)),
         }
@@ -55,42 +55,28 @@ impl Publisher {
 
     /// Publishes what `server` offers, in place of what it offered before.
     pub(crate) fn set(&mut self, server: &str, offers: PreparedOffers, freshness: Freshness) -> bool {
-        self.inputs
-            .insert(server.into(), UnionInput { offers, freshness });
-        self.publish_union()
+        self.union.put(offers.listed(server, freshness));
+        self.publish()
     }
 
     /// Notes that `server` cannot be asked since `at`; what it offered stays. The first such moment counts. `false` when
     /// nothing of it is published.
     pub(crate) fn mark_stale(&mut self, server: &str, at: SystemTime) -> bool {
-        let Some(input) = self.inputs.get_mut(server) else {
-            return false;
-        };
-        let freshness = &mut input.freshness;
-        if freshness.stale_since.is_none() {
-            freshness.stale_since = Some(at);
-            let next = self.current.load().with_freshness(server, *freshness);
-            self.publish(next);
+        let marked = self.union.mark_stale(server, at);
+        if marked == Some(true) {
+            self.publish();
         }
-        true
+        marked.is_some()
     }
 
     /// Publishes nothing of `server` any more.
     pub(crate) fn withdraw(&mut self, server: &str) -> bool {
-        self.inputs.remove(server).is_some() && self.publish_union()
-    }
-
-    fn publish_union(&self) -> bool {
-        let current = self.current.load();
-        let next = Catalog::union(&self.inputs, &current);
-        if next.revision() > current.revision() {
-            warn_of_conflicts(&next, &current);
-        }
-        self.publish(next)
+        self.union.remove(server) && self.publish()
     }
 
     /// Stores first and notifies second, so that a reader finds what it is notified of.
-    fn publish(&self, next: Catalog) -> bool {
+    fn publish(&self) -> bool {
+        let next = self.union.catalog().clone();
         let revision = next.revision();
         self.current.store(Arc::new(next));
         self.revision.send_if_modified(|last| {
@@ -98,23 +84,6 @@ impl Publisher {
             *last = revision;
             grown
         })
-    }
-}
-
-/// Logs what is set aside because its name is taken, and where resources are read from another server than a template's; once for as
-/// long as it is so. Many servers may list the same resource, which is no mistake.
-fn warn_of_conflicts(next: &Catalog, current: &Catalog) {
-    let is_conflict = |diagnostic: &&Diagnostic| match diagnostic.fault {
-        CatalogFault::Overlap => true,
-        CatalogFault::Collision => matches!(diagnostic.kind, Kind::Tool | Kind::Prompt),
-        _other => false,
-    };
-    let conflicts = |catalog: &Catalog| -> BTreeSet<String> {
-        let found = catalog.diagnostics().iter().filter(is_conflict);
-        found.map(ToString::to_string).collect()
-    };
-    for conflict in conflicts(next).difference(&conflicts(current)) {
-        tracing::warn!("{conflict}");
     }
 }
 

@@ -1,16 +1,18 @@
 //! Joins the catalogs of all servers into the published one.
 //!
-//! Servers are taken in the order of their names and items in the order of theirs, so the same inputs give the same
-//! catalog, collisions included. The costly part (names, rewritten bytes, hashes) is done once for each server, when
-//! its [`PreparedOffers`] are made; joining only copies handles.
+//! Servers are taken in the order of their names and items in the order of theirs, so the same servers give the same catalog, collisions
+//! included, whatever came before. A change costs what its server offers, and a pointer for each other server: names, rewritten bytes and
+//! hashes are made once, with the [`PreparedOffers`]; readers make the lists and diagnostics of a revision when they ask for them.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
-use super::names::{Hasher, SEPARATOR, public_name};
-use super::offer::{OfPrompts, OfResources, OfTemplates, OfTools, Offer, ServerSection};
-use super::published::{CatalogContent, Freshness, OfferTable, PublishedServer, overlaps};
-use super::server::{CatalogFault, Diagnostic, DiagnosticList};
+use super::claims::{Claims, TouchedServers};
+use super::names::CatalogHash;
+use super::offer::{OfPrompts, OfResources, OfTemplates, OfTools};
+use super::published::{CatalogContent, Freshness, OfferTable};
+use super::section::{OfKind, SectionList, ServerSection, hash_of};
+use super::servers::{ListHashes, PublishedServer, ServerLists};
 use super::{Catalog, Kind, ServerCatalog};
 use crate::config::ToolView;
 
@@ -21,13 +23,13 @@ use crate::config::ToolView;
 pub(crate) struct PreparedOffers {
     catalog: Arc<ServerCatalog>,
     view: Arc<ToolView>,
-    section: Arc<ServerSection>,
+    section: ServerSection,
 }
 
 impl PreparedOffers {
     pub(crate) fn new(server: &Arc<str>, catalog: Arc<ServerCatalog>, view: Arc<ToolView>) -> Self {
         Self {
-            section: Arc::new(ServerSection::new(server, &catalog, &view)),
+            section: ServerSection::new(server, &catalog, &view),
             catalog,
             view,
         }
@@ -42,7 +44,7 @@ impl PreparedOffers {
     ) -> Self {
         match previous {
             Some(previous) if *previous.catalog == *catalog && previous.is_through(&view) => Self {
-                section: Arc::clone(&previous.section),
+                section: previous.section.clone(),
                 catalog,
                 view,
             },
@@ -63,157 +65,186 @@ impl PreparedOffers {
     pub(crate) fn is_through(&self, view: &Arc<ToolView>) -> bool {
         Arc::ptr_eq(&self.view, view)
     }
-}
 
-/// One server's part of the union.
-#[derive(Debug)]
-pub(crate) struct UnionInput {
-    pub(super) offers: PreparedOffers,
-    pub(super) freshness: Freshness,
+    /// One server's part of the union.
+    pub(super) fn listed(self, server: &str, freshness: Freshness) -> PublishedServer {
+        PublishedServer {
+            name: server.into(),
+            catalog: self.catalog,
+            freshness,
+            section: self.section,
+            // Known when it is joined with the others.
+            published: ServerLists::NOTHING.published,
+        }
+    }
 }
 
 impl Catalog {
-    /// The union of all inputs, as the successor of `previous`.
-    pub(crate) fn union(inputs: &BTreeMap<Arc<str>, UnionInput>, previous: &Self) -> Self {
-        let listed = |input: &UnionInput| PublishedServer {
-            catalog: Arc::clone(&input.offers.catalog),
-            freshness: input.freshness,
-            section: Arc::clone(&input.offers.section),
-        };
-        let servers = inputs
-            .iter()
-            .map(|(name, input)| (Arc::clone(name), listed(input)));
-        Self::join(servers.collect(), previous)
-    }
-
     /// See [`crate::gateway::catalog_of`].
     pub(crate) fn of<'a>(parts: impl IntoIterator<Item = (&'a str, &'a Self)>) -> Self {
-        let listed = parts.into_iter().filter_map(|(server, of)| of.listed(server));
-        let servers = listed.map(|(name, listed)| (Arc::clone(name), listed.clone()));
-        Self::join(servers.collect(), &Self::empty())
-    }
-
-    fn join(servers: BTreeMap<Arc<str>, PublishedServer>, previous: &Self) -> Self {
-        let mut join = Union::default();
-        for (server, listed) in &servers {
-            join.add(server, listed);
+        let mut union = Union::default();
+        for part in parts.into_iter().filter_map(|(server, of)| of.listed(server)) {
+            union.put(PublishedServer::clone(part));
         }
-        join.diagnostics
-            .extend(overlaps(&join.resources, &join.templates));
-        let content = CatalogContent {
-            revision: 0,
-            hash: join.hasher.finish(),
-            tools: join.tools,
-            prompts: join.prompts,
-            resources: join.resources,
-            templates: join.templates,
-        };
-        previous.followed_by(content, servers, join.diagnostics)
+        union.catalog
     }
 }
 
-/// A union under way.
-#[derive(Default)]
-struct Union {
-    tools: OfferTable<OfTools>,
-    prompts: OfferTable<OfPrompts>,
-    resources: OfferTable<OfResources>,
-    templates: OfferTable<OfTemplates>,
-    hasher: Hasher,
-    diagnostics: Vec<Diagnostic>,
+/// The catalogs of all servers, joined.
+#[derive(Debug, Default)]
+pub(super) struct Union {
+    tools: Claims<OfTools>,
+    prompts: Claims<OfPrompts>,
+    resources: Claims<OfResources>,
+    templates: Claims<OfTemplates>,
+    /// What they are together.
+    catalog: Catalog,
 }
 
 impl Union {
-    fn add(&mut self, server: &str, listed: &PublishedServer) {
-        self.diagnostics.extend_from_slice(listed.catalog.diagnostics());
-        let mut joint = ServerJoin {
-            hasher: &mut self.hasher,
-            findings: DiagnosticList::of(server),
-            displaced: Vec::new(),
+    /// What the servers offer together.
+    pub(super) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// Takes what a server offers, in place of what it offered before.
+    pub(super) fn put(&mut self, mut listed: PublishedServer) {
+        let before = self.catalog.listed(&listed.name).cloned();
+        listed.published = ServerLists::NOTHING.published;
+        if let Some(before) = &before {
+            listed.section = listed.section.sharing_with(&before.section);
+            listed.published = before.published;
+        }
+        let before = before.as_ref().map(|before| &before.section);
+        let mut touched = self.replace(before, Some(&listed.section));
+        touched.insert(Arc::clone(&listed.name));
+        self.catalog.servers.put(listed);
+        let changed = self.publish_again(touched);
+        self.renew(changed);
+    }
+
+    /// Takes away what a server offers; `false` when it offers nothing.
+    pub(super) fn remove(&mut self, server: &str) -> bool {
+        let Some(removed) = self.catalog.servers.remove(server) else {
+            return false;
         };
-        let section = &listed.section;
-        joint.add_named(Kind::Tool, &section.tools, &mut self.tools);
-        joint.add_named(Kind::Prompt, &section.prompts, &mut self.prompts);
-        joint.add_by_uri(Kind::Resource, &section.resources, &mut self.resources);
-        joint.add_by_uri(Kind::Template, &section.templates, &mut self.templates);
-        self.diagnostics.extend(joint.displaced);
-        self.diagnostics.extend(joint.findings.finish());
+        let touched = self.replace(Some(&removed.section), None);
+        let mut changed = self.publish_again(touched);
+        changed.compare(&removed.published, &ServerLists::NOTHING.published);
+        self.renew(changed);
+        true
     }
-}
 
-/// Where one server's offers meet those before it.
-struct ServerJoin<'a> {
-    hasher: &'a mut Hasher,
-    findings: DiagnosticList<'a>,
-    /// What is to be said of offers of other servers that give way to this one's.
-    displaced: Vec<Diagnostic>,
-}
+    /// Notes that a server cannot be asked since `at`. The first such moment counts. `None` when nothing of it is published, otherwise
+    /// whether this is news.
+    pub(super) fn mark_stale(&mut self, server: &str, at: SystemTime) -> Option<bool> {
+        let listed = self.catalog.listed(server)?;
+        if listed.freshness.stale_since.is_some() {
+            return Some(false);
+        }
+        let mut listed = PublishedServer::clone(listed);
+        listed.freshness.stale_since = Some(at);
+        self.catalog.servers.put(listed);
+        Some(true)
+    }
 
-impl ServerJoin<'_> {
-    /// A name must lead to one thing: an offer whose name is taken is set aside. One that is really called so comes before one whose
-    /// name had to be changed, so its name leads to it whichever of their servers is listed first.
-    fn add_named<T>(&mut self, kind: Kind, offers: &[Offer<T>], table: &mut OfferTable<T>) {
-        for offer in offers {
-            match table.get(offer.name()).cloned() {
-                Some(first) if is_changed(&first) && is_exact(offer) => {
-                    let mut finding = DiagnosticList::of(first.server());
-                    note_collision(&mut finding, kind, &first, offer, SET_ASIDE);
-                    self.displaced.extend(finding.finish());
-                    self.hasher.part(offer.digest().as_bytes());
-                    table.replace(offer.clone());
-                }
-                Some(first) => note_collision(&mut self.findings, kind, offer, &first, SET_ASIDE),
-                None => self.keep(offer, table),
+    /// Replaces the claims of one server. Returns the servers, perhaps itself among them, that got or lost a name.
+    fn replace(&mut self, before: Option<&ServerSection>, after: Option<&ServerSection>) -> TouchedServers {
+        let mut touched = TouchedServers::new();
+        replace_list(&mut self.tools, before, after, &mut touched);
+        replace_list(&mut self.prompts, before, after, &mut touched);
+        replace_list(&mut self.resources, before, after, &mut touched);
+        replace_list(&mut self.templates, before, after, &mut touched);
+        touched
+    }
+
+    /// Finds out again what is published of these servers, and which kinds changed by it.
+    fn publish_again(&mut self, servers: TouchedServers) -> ChangedKinds {
+        let mut changed = ChangedKinds::default();
+        for server in servers {
+            let Some(listed) = self.catalog.listed(&server) else {
+                continue;
+            };
+            let published = [
+                published(&self.tools, &listed.section.tools),
+                published(&self.prompts, &listed.section.prompts),
+                // A uri means the same on every server: all are listed, and the first server is read.
+                listed.section.resources.hash,
+                listed.section.templates.hash,
+            ];
+            if listed.published != published {
+                changed.compare(&listed.published, &published);
+                let listed = PublishedServer::clone(listed);
+                self.catalog.servers.put(PublishedServer { published, ..listed });
             }
         }
+        changed
     }
 
-    /// A uri means the same on every server: both are listed, and the first server is read.
-    fn add_by_uri<T>(&mut self, kind: Kind, offers: &[Offer<T>], table: &mut OfferTable<T>) {
-        for offer in offers {
-            if let Some(first) = table.get(offer.name()) {
-                let fate = "is listed, but not read from here";
-                note_collision(&mut self.findings, kind, offer, first, fate);
-            }
-            self.keep(offer, table);
+    /// The next catalog: it counts as new, and gets the next revision, if a list changed.
+    fn renew(&mut self, ChangedKinds(changed): ChangedKinds) {
+        self.catalog.diagnostics = Arc::default();
+        if changed == [false; Kind::ALL.len()] {
+            return;
         }
-    }
-
-    fn keep<T>(&mut self, offer: &Offer<T>, table: &mut OfferTable<T>) {
-        self.hasher.part(offer.digest().as_bytes());
-        table.push(offer.clone());
+        let [tools, prompts, resources, templates] = changed;
+        let content = &self.catalog.content;
+        self.catalog.content = Arc::new(CatalogContent {
+            revision: content.revision + 1,
+            hash: OnceLock::new(),
+            tools: next(&content.tools, tools, &self.tools),
+            prompts: next(&content.prompts, prompts, &self.prompts),
+            resources: next(&content.resources, resources, &self.resources),
+            templates: next(&content.templates, templates, &self.templates),
+        });
     }
 }
 
-const SET_ASIDE: &str = "is set aside";
+/// The kinds whose lists changed, in the order of [`Kind::ALL`].
+#[derive(Default)]
+struct ChangedKinds([bool; Kind::ALL.len()]);
 
-/// Notes what becomes of an offer whose name belongs to another.
-fn note_collision<T>(
-    findings: &mut DiagnosticList<'_>,
-    kind: Kind,
-    offer: &Offer<T>,
-    owner: &Offer<T>,
-    fate: &str,
+impl ChangedKinds {
+    fn compare(&mut self, before: &ListHashes, after: &ListHashes) {
+        for (changed, (before, after)) in self.0.iter_mut().zip(before.iter().zip(after)) {
+            *changed |= before != after;
+        }
+    }
+}
+
+fn replace_list<K: OfKind>(
+    claims: &mut Claims<K>,
+    before: Option<&ServerSection>,
+    after: Option<&ServerSection>,
+    touched: &mut TouchedServers,
 ) {
-    let message = format!(
-        "{fate}: `{}` is already {kind} `{}` of server `{}`",
-        offer.name(),
-        owner.original(),
-        owner.server()
-    );
-    findings.add(kind, CatalogFault::Collision, Some(offer.original()), message);
+    let (before, after) = (before.map(K::list), after.map(K::list));
+    if let (Some(before), Some(after)) = (before, after)
+        && Arc::ptr_eq(before, after)
+    {
+        return;
+    }
+    for offer in before.iter().flat_map(|list| &list.offers) {
+        claims.remove(offer, touched);
+    }
+    for offer in after.iter().flat_map(|list| &list.offers) {
+        claims.add(offer, touched);
+    }
 }
 
-/// Whether an offer's public name is made of the very names of its server and of itself.
-fn is_exact<T>(offer: &Offer<T>) -> bool {
-    let name = offer.name().strip_prefix(offer.server());
-    let name = name.and_then(|rest| rest.strip_prefix(SEPARATOR));
-    name == Some(offer.original())
+/// The hash of what is published of a list: a name must lead to one thing, so an offer whose name leads to another is set aside.
+fn published<K>(claims: &Claims<K>, list: &SectionList<K>) -> CatalogHash {
+    match claims.has_contested() {
+        true => hash_of(list.owning(claims.owners())),
+        false => list.hash,
+    }
 }
 
-/// Whether characters of these names had to be replaced. A name that the configuration gave is not changed.
-fn is_changed<T>(offer: &Offer<T>) -> bool {
-    !is_exact(offer) && public_name(offer.server(), offer.original()) == offer.name()
+fn next<K>(last: &Arc<OfferTable<K>>, is_changed: bool, claims: &Claims<K>) -> Arc<OfferTable<K>> {
+    match is_changed {
+        true => Arc::new(OfferTable::new(Arc::clone(claims.owners()))),
+        false => Arc::clone(last),
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
 
 use super::{Fleet, FleetShared, Inner};
-use crate::catalog::{CatalogDirectory, CatalogStore, Publisher, STORE_TARGET};
+use crate::catalog::{CatalogDirectory, CatalogStore, Publisher, STORE_TARGET, log_conflicts};
 use crate::config::ServerConfig;
 use crate::event::{EventLog, Events};
 use crate::handler::{ClientCapabilities, ClientHandler, DeclineAll};
@@ -176,6 +176,7 @@ impl FleetBuilder {
         });
         let publisher = Publisher::new();
         let catalog = publisher.reader();
+        tokio::spawn(log_conflicts(publisher.reader()));
         let shared = Arc::new(FleetShared {
             introduction,
             is_for_another,

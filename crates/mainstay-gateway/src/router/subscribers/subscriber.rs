@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::super::resolve::Upstream;
 use super::super::subscriptions::{RESOURCE_LIMIT, Subscription, Topic};
-use super::{Broadcast, Level, SubscriberEntry, Subscribers, TopicSubscription, fingerprints};
+use super::{Broadcast, Level, SubscriberEntry, Subscribers, TopicSubscription};
 use crate::client::Client;
 use crate::isolation::{Isolated, OwnServers};
 use crate::protocol::invalid_params;
@@ -158,23 +158,14 @@ pub(crate) struct ListFilter {
 
 impl Subscribers {
     /// Takes what is published at the start as known: no client has seen another list.
-    pub(crate) async fn note_lists(&self, catalog: Arc<Catalog>, isolated: &Arc<Isolated>) {
-        let now = fingerprints::of_all(catalog, isolated.clone()).await;
-        self.table().fingerprints.extend(now);
+    pub(crate) fn note_lists(&self, catalog: Arc<Catalog>, isolated: &Isolated) {
+        self.table().seen.look(catalog, isolated);
     }
 
     /// Notifies every subscriber that sees a list which changed, once for each list.
-    ///
-    /// Cancel safety: dropping the future notifies no subscriber.
-    pub(crate) async fn catalog_changed(&self, catalog: Arc<Catalog>, isolated: &Arc<Isolated>) {
-        let now = fingerprints::of_all(catalog, isolated.clone()).await;
+    pub(crate) fn catalog_changed(&self, catalog: Arc<Catalog>, isolated: &Isolated) {
         let mut table = self.table();
-        let mut changed = Vec::new();
-        for (list, now) in now {
-            if table.fingerprints.insert(list.clone(), now) != Some(now) {
-                changed.push(list);
-            }
-        }
+        let changed = table.seen.look(catalog, isolated);
         for entry in table.entries.values() {
             let mine = changed.iter().filter(|(scope, _)| entry.sees(scope, isolated));
             entry.send_list_changes(mine.map(|(_, kind)| *kind));

@@ -1,34 +1,36 @@
-use std::collections::BTreeMap;
+mod reference;
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::{PreparedOffers, UnionInput};
+use super::{PreparedOffers, Union};
 use crate::catalog::fixtures::{catalog, prompt, raw, resource, tool};
 use crate::catalog::{Catalog, CatalogFault, Freshness, Kind, Offer};
 use crate::wire::RawJson;
 
-type Offers<'a> = (&'a str, Vec<(Kind, RawJson)>);
+type Items = Vec<(Kind, RawJson)>;
 
-fn union(servers: &[Offers<'_>], previous: &Catalog) -> Catalog {
-    union_at(SystemTime::UNIX_EPOCH, servers, previous)
+fn put(union: &mut Union, server: &str, items: &Items) {
+    put_at(SystemTime::UNIX_EPOCH, union, server, items);
 }
 
-fn union_at(listed_at: SystemTime, servers: &[Offers<'_>], previous: &Catalog) -> Catalog {
-    let fresh = Freshness {
+fn put_at(listed_at: SystemTime, union: &mut Union, server: &str, items: &Items) {
+    let freshness = Freshness {
         listed_at,
         stale_since: None,
         generation: None,
     };
-    let input = |(server, items): &Offers<'_>| {
-        let name: Arc<str> = Arc::from(*server);
-        let offers = PreparedOffers::new(&name, Arc::new(catalog(server, items)), Arc::default());
-        let input = UnionInput {
-            offers,
-            freshness: fresh,
-        };
-        (name, input)
-    };
-    Catalog::union(&servers.iter().map(input).collect::<BTreeMap<_, _>>(), previous)
+    let listed = Arc::new(catalog(server, items));
+    let offers = PreparedOffers::new(&Arc::from(server), listed, Arc::default());
+    union.put(offers.listed(server, freshness));
+}
+
+fn joined(servers: &[(&str, Items)]) -> Catalog {
+    let mut union = Union::default();
+    for (server, items) in servers {
+        put(&mut union, server, items);
+    }
+    union.catalog().clone()
 }
 
 fn names(catalog: &Catalog) -> Vec<&str> {
@@ -37,12 +39,15 @@ fn names(catalog: &Catalog) -> Vec<&str> {
 
 #[test]
 fn the_revision_grows_with_content_and_with_nothing_else() {
-    let empty = Catalog::empty();
-    let first = union(&[("a", vec![tool("x"), tool("y")])], &empty);
+    let mut union = Union::default();
+    let empty = union.catalog().clone();
+    put(&mut union, "a", &vec![tool("x"), tool("y")]);
+    let first = union.catalog().clone();
     assert_eq!((first.revision(), first.tools().len()), (1, 2));
 
     let later = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
-    let shuffled = union_at(later, &[("a", vec![tool("y"), tool("x")])], &first);
+    put_at(later, &mut union, "a", &vec![tool("y"), tool("x")]);
+    let shuffled = union.catalog().clone();
     assert_eq!((shuffled.revision(), shuffled.hash()), (1, first.hash()));
     assert_eq!(shuffled.freshness("a").unwrap().listed_at, later);
 
@@ -50,20 +55,22 @@ fn the_revision_grows_with_content_and_with_nothing_else() {
         Kind::Tool,
         raw(r#"{"name":"x","inputSchema":{"type":"object"} }"#),
     );
-    let changed = union(&[("a", vec![respelt, tool("y")])], &shuffled);
+    put(&mut union, "a", &vec![respelt, tool("y")]);
+    let changed = union.catalog().clone();
     assert_eq!(changed.revision(), 2);
     assert_ne!(changed.hash(), first.hash());
 
-    let back = union(&[("a", vec![tool("x"), tool("y")])], &changed);
+    put(&mut union, "a", &vec![tool("x"), tool("y")]);
+    let back = union.catalog().clone();
     assert_eq!((back.revision(), back.hash()), (3, first.hash()));
-    let gone = union(&[], &back);
+    assert!(union.remove("a"));
+    let gone = union.catalog();
     assert_eq!((gone.revision(), gone.hash()), (4, empty.hash()));
 }
 
 #[test]
 fn a_server_that_offers_nothing_is_published_without_a_change_of_content() {
-    let empty = Catalog::empty();
-    let healthy = union(&[("a", vec![])], &empty);
+    let healthy = joined(&[("a", vec![])]);
     assert_eq!(healthy.revision(), 0);
     assert_eq!(healthy.servers().collect::<Vec<_>>(), ["a"]);
     assert!(healthy.freshness("a").is_some() && healthy.freshness("b").is_none());
@@ -77,8 +84,8 @@ fn a_name_leads_to_what_is_really_called_so_whichever_server_is_listed_first() {
     };
     let exact = ("my_server", vec![tool("x_y"), tool("x y"), tool("x.y")]);
     let changed = ("my server", vec![tool("x_y")]);
-    let alone = union(std::slice::from_ref(&exact), &Catalog::empty());
-    let both = union(&[changed, exact], &alone);
+    let alone = joined(std::slice::from_ref(&exact));
+    let both = joined(&[changed, exact]);
     for catalog in [&alone, &both] {
         assert_eq!(owner(catalog), ("my_server".to_owned(), "x_y".to_owned()));
         assert_eq!(names(catalog), ["my_server__x_y"]);
@@ -90,11 +97,11 @@ fn a_name_leads_to_what_is_really_called_so_whichever_server_is_listed_first() {
 }
 
 #[test]
-fn a_tool_that_moves_to_another_server_is_a_change() {
-    let one = union(&[("a__b", vec![tool("c")])], &Catalog::empty());
-    let two = union(&[("a", vec![tool("b__c")])], &one);
+fn a_tool_of_another_server_is_other_content() {
+    let one = joined(&[("a__b", vec![tool("c")])]);
+    let two = joined(&[("a", vec![tool("b__c")])]);
     assert_eq!(names(&one), names(&two));
-    assert_eq!(two.revision(), 2);
+    assert_ne!(one.hash(), two.hash());
 }
 
 #[test]
@@ -103,7 +110,7 @@ fn the_later_of_two_colliding_tools_is_set_aside_with_a_diagnostic() {
         ("a", vec![tool("b__c"), tool("x y"), tool("x.y"), tool("x_z")]),
         ("a__b", vec![tool("c"), tool("d")]),
     ];
-    let joined = union(&offers, &Catalog::empty());
+    let joined = joined(&offers);
     assert_eq!(names(&joined), ["a__b__c", "a__x_y", "a__x_z", "a__b__d"]);
     assert_eq!(joined.tool("a__b__c").unwrap().server(), "a");
     assert_eq!(joined.tool("a__x_y").unwrap().original(), "x y");
@@ -127,26 +134,25 @@ fn what_is_set_aside_is_no_content() {
         Kind::Tool,
         raw(r#"{"name":"c","inputSchema":{},"description":"changed"}"#),
     );
-    let before = union(
-        &[("a", vec![tool("b__c")]), ("a__b", vec![tool("c")])],
-        &Catalog::empty(),
-    );
-    let after = union(&[("a", vec![tool("b__c")]), ("a__b", vec![other])], &before);
+    let mut union = Union::default();
+    put(&mut union, "a", &vec![tool("b__c")]);
+    put(&mut union, "a__b", &vec![tool("c")]);
+    let before = union.catalog().clone();
+    put(&mut union, "a__b", &vec![other]);
+    let after = union.catalog();
     assert_eq!(
         (after.revision(), after.hash()),
         (before.revision(), before.hash())
     );
+    assert_eq!(names(after), ["a__b__c"]);
 }
 
 #[test]
 fn prompts_collide_like_tools_and_not_with_tools() {
-    let joined = union(
-        &[
-            ("a", vec![prompt("b__c"), tool("b__c")]),
-            ("a__b", vec![prompt("c")]),
-        ],
-        &Catalog::empty(),
-    );
+    let joined = joined(&[
+        ("a", vec![prompt("b__c"), tool("b__c")]),
+        ("a__b", vec![prompt("c")]),
+    ]);
     assert_eq!((joined.prompts().len(), joined.tools().len()), (1, 1));
     assert_eq!(joined.prompt("a__b__c").unwrap().server(), "a");
     assert_eq!(joined.diagnostics()[0].kind, Kind::Prompt);
@@ -154,10 +160,7 @@ fn prompts_collide_like_tools_and_not_with_tools() {
 
 #[test]
 fn a_resource_of_two_servers_is_listed_twice_and_read_from_the_first() {
-    let joined = union(
-        &[("b", vec![resource("x:1")]), ("a", vec![resource("x:1")])],
-        &Catalog::empty(),
-    );
+    let joined = joined(&[("b", vec![resource("x:1")]), ("a", vec![resource("x:1")])]);
     let servers: Vec<_> = joined.resources().iter().map(Offer::server).collect();
     assert_eq!(servers, ["a", "b"]);
     assert_eq!(joined.resource("x:1").unwrap().server(), "a");
@@ -173,7 +176,7 @@ fn a_resource_of_two_servers_is_listed_twice_and_read_from_the_first() {
 #[test]
 fn every_published_tool_is_found_by_its_name_and_sits_in_its_place() {
     let many: Vec<_> = (0..50).map(|n| tool(&format!("t{n:02}"))).collect();
-    let joined = union(&[("b", many.clone()), ("a", many)], &Catalog::empty());
+    let joined = joined(&[("b", many.clone()), ("a", many)]);
     assert_eq!(joined.tools().len(), 100);
     for tool in joined.tools() {
         let found = joined.tool(tool.name()).unwrap();
@@ -194,21 +197,18 @@ fn every_published_tool_is_found_by_its_name_and_sits_in_its_place() {
 fn overlong_names_stay_apart() {
     let long = "検".repeat(200);
     let offers = [("s", vec![tool(&format!("{long}1")), tool(&format!("{long}2"))])];
-    let joined = union(&offers, &Catalog::empty());
+    let joined = joined(&offers);
     assert_eq!((joined.tools().len(), joined.diagnostics().len()), (2, 0));
 }
 
 #[test]
 fn a_catalog_of_parts_has_each_server_as_its_own_catalog_has_it() {
-    let shared = union(
-        &[
-            ("a", vec![tool("b__c"), tool("x")]),
-            ("a__b", vec![tool("c"), tool("d")]),
-            ("z", vec![tool("y")]),
-        ],
-        &Catalog::empty(),
-    );
-    let own = union(&[("a", vec![tool("mine")])], &Catalog::empty());
+    let shared = joined(&[
+        ("a", vec![tool("b__c"), tool("x")]),
+        ("a__b", vec![tool("c"), tool("d")]),
+        ("z", vec![tool("y")]),
+    ]);
+    let own = joined(&[("a", vec![tool("mine")])]);
     let parts = [("z", &shared), ("a__b", &shared), ("a", &own), ("gone", &own)];
     let joined = Catalog::of(parts);
     assert_eq!(
@@ -239,7 +239,7 @@ fn an_address_is_read_where_it_is_listed_or_from_the_template_with_the_most_lite
             vec![template("db://users/{id}.json"), template("web://{page}")],
         ),
     ];
-    let catalog = union(&servers, &Catalog::empty());
+    let catalog = joined(&servers);
     for (uri, owner) in [
         ("db://users", "b"),
         ("db://orders", "a"),
@@ -276,5 +276,5 @@ fn templates_that_fit_nobody_else_s_addresses_are_told_to_nobody() {
         ("a", vec![template("db://{table}"), resource("db://users")]),
         ("b", vec![template("web://{page}"), resource("web://x")]),
     ];
-    assert!(union(&servers, &Catalog::empty()).diagnostics().is_empty());
+    assert!(joined(&servers).diagnostics().is_empty());
 }
