@@ -222,3 +222,53 @@ fn jittered(pause: Duration) -> Duration {
     let seed = nanos.wrapping_mul(2_654_435_761).wrapping_add(std::process::id());
     pause.mul_f64(0.5 + f64::from(seed % 1000) / 2000.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
+
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+
+    use super::*;
+
+    fn directory(runtime: &Path) -> RuntimeDirectory {
+        RuntimeDirectory::find(|name| (name == "MAINSTAY_RUNTIME").then(|| runtime.into())).unwrap()
+    }
+
+    #[test]
+    fn a_daemon_that_ends_before_it_is_ready_is_started_a_few_times() {
+        let runtime = tempfile::tempdir().unwrap();
+        let starts = runtime.path().join("starts");
+        let program = runtime.path().join("daemon");
+        let script = format!("#!/bin/sh\necho >> '{}'\n", starts.display());
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+        let dialer = DaemonDialer::new(directory(runtime.path()), Launcher::new(program, Vec::new()));
+        let Err(error) = dialer.dial(b"{}\n") else {
+            panic!("there is no daemon");
+        };
+        assert!(
+            matches!(error, ConnectError::Launch(LaunchError::Ended { .. })),
+            "{error}"
+        );
+        let starts = fs::read_to_string(starts).unwrap().lines().count();
+        assert_eq!(starts, 3);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_daemon_whose_queue_of_connections_is_full_does_not_answer() {
+        let runtime = tempfile::tempdir().unwrap();
+        let directory = directory(runtime.path());
+        let listener = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        bind(&listener, &SocketAddrUnix::new(directory.socket()).unwrap()).unwrap();
+        listen(&listener, 1).unwrap();
+        let queued: Vec<_> = std::iter::from_fn(|| connect(&directory.socket()).ok()).collect();
+        let dialer = DaemonDialer::new(directory, Launcher::new("/nowhere", Vec::new()));
+        assert!(dialer.probe().is_err());
+        drop((listener, queued));
+        assert!(dialer.probe().is_ok(), "none runs, so its connections have ended");
+    }
+}

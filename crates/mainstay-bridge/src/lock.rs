@@ -144,6 +144,17 @@ mod tests {
     }
 
     #[test]
+    fn the_lock_file_of_another_process_is_not_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let first = LockFile::try_acquire(&path).unwrap().expect("it is free");
+        fs::remove_file(&path).unwrap();
+        let _second = LockFile::try_acquire(&path).unwrap().expect("it is another file");
+        drop(first);
+        assert!(is_held(&path), "the second one still holds it");
+    }
+
+    #[test]
     fn threads_that_take_it_in_turn_never_hold_it_together() {
         use std::sync::atomic::{AtomicUsize, Ordering};
         let directory = tempfile::tempdir().unwrap();

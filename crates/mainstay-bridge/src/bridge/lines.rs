@@ -213,4 +213,31 @@ mod tests {
         assert_eq!(line.len(), expected);
         writing.join().unwrap();
     }
+
+    #[test]
+    fn a_line_that_was_read_already_is_not_waited_for() {
+        let (mut near, remote) = UnixStream::pair().unwrap();
+        near.write_all(b"one\ntwo\nhalf").unwrap();
+        let mut lines = BlockingLines::new(remote);
+        assert!(matches!(lines.next(), LinePiece::Line(b"one\n")));
+        assert!(lines.wait_until(Instant::now()), "the second line is there");
+        assert!(matches!(lines.next(), LinePiece::Line(b"two\n")));
+        assert!(!lines.wait_until(Instant::now()), "the third has no end yet");
+    }
+
+    #[test]
+    fn the_buffer_of_a_large_line_is_given_back_when_it_has_passed() {
+        let (mut near, remote) = UnixStream::pair().unwrap();
+        let mut lines = BlockingLines::new(remote);
+        let large = [vec![b'z'; 1_000_000], b"\n".to_vec()].concat();
+        let writing = thread::spawn(move || {
+            near.write_all(&large).unwrap();
+            near
+        });
+        assert!(matches!(lines.next(), LinePiece::Line(line) if line.len() == 1_000_001));
+        writing.join().unwrap().write_all(b"small\n").unwrap();
+        assert!(matches!(lines.next(), LinePiece::Line(b"small\n")));
+        let kept = lines.buffer.capacity();
+        assert!(kept <= KEPT_SIZE, "{kept}");
+    }
 }

@@ -255,4 +255,30 @@ mod tests {
         );
         assert_eq!(roots.step(INITIALIZED, now), RootsStep::Pass);
     }
+
+    #[test]
+    fn a_client_that_sends_much_before_its_roots_stays_where_it_is() {
+        let (mut roots, now) = (ClientRoots::new(true), Instant::now());
+        roots.step(INITIALIZE, now);
+        roots.step(INITIALIZED, now);
+        let long = vec![b' '; HELD_LIMIT / 2 + 1];
+        assert_eq!(roots.step(&long, now), RootsStep::Held);
+        assert_eq!(
+            roots.step(&long, now),
+            RootsStep::Release(vec![long.clone(), long.clone()])
+        );
+        roots.step(&answer(1, &["file:///late"]), now);
+        assert_eq!(roots.take_changed(), None);
+    }
+
+    #[test]
+    fn a_client_that_refuses_to_tell_its_roots_stays_where_it_is() {
+        let (mut roots, now) = (ClientRoots::new(true), Instant::now());
+        roots.step(INITIALIZE, now);
+        roots.step(INITIALIZED, now);
+        roots.step(CALL, now);
+        let refusal = br#"{"jsonrpc":"2.0","id":"mainstay-roots-1","error":{"code":-32601,"message":"no"}}"#;
+        assert_eq!(roots.step(refusal, now), RootsStep::Release(vec![CALL.to_vec()]));
+        assert_eq!(roots.take_changed(), None);
+    }
 }

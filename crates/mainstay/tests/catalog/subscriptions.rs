@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::{CallError, CallErrorKind, CallOptions, Fleet, Server, StateKind, Status};
+use mainstay::{CallError, CallErrorKind, CallOptions, ClientHandler, Fleet, Server, StateKind, Status};
 use mainstay_testkit::memory::MemoryServer;
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Occurrence, Rule, Script, Speaks, Step};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::support::{LONG, Memory, Notes, connected, fleet_with, raw};
 
@@ -197,6 +199,39 @@ async fn a_connection_that_is_given_up_while_its_wishes_are_restored_listens_no_
     server.disable().await.unwrap();
     let over = tokio::time::timeout(LONG, side.over()).await;
     assert!(over.is_ok(), "somebody still holds the connection");
+}
+
+/// A handler that says when the last one who holds it lets go.
+struct HeldHandler(Option<oneshot::Sender<()>>);
+
+impl ClientHandler for HeldHandler {}
+
+impl Drop for HeldHandler {
+    fn drop(&mut self) {
+        let released = self.0.take().expect("it is dropped once");
+        let _ = released.send(());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_connection_does_not_wait_to_listen_again() {
+    let ends = Rule::new(Step::Other, Fault::Result(json!({}))).method("subscriptions/listen");
+    let memory = Memory::new(Script::new().speaks(Speaks::Modern).rule(ends));
+    let (released, is_released) = oneshot::channel();
+    let handler = Arc::new(HeldHandler(Some(released)));
+    let (fleet, server) = fleet_with(Fleet::builder().handler(handler), memory.config("s"));
+    connected(&server).await;
+    // After so many listens, the pause before the next one is 15 s or longer.
+    memory.side(1).await.wait_for("subscriptions/listen", 15).await;
+    let closed = Instant::now();
+    fleet.close(LONG).await;
+    drop((fleet, server));
+    is_released.await.expect("the handler is dropped");
+    let held = closed.elapsed();
+    assert!(
+        held < Duration::from_secs(5),
+        "the connection was held for {held:?}"
+    );
 }
 
 /// On a runtime whose newest task runs first, which would let the listing overtake.

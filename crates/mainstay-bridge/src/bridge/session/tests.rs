@@ -265,3 +265,92 @@ fn the_last_line_of_a_daemon_reaches_no_host() {
         FromDaemon::Swallow(None)
     ));
 }
+
+#[test]
+fn lines_are_kept_up_to_a_bound_in_all_and_those_that_are_answered_make_room() {
+    let mut session = HostSession::default();
+    let text = "x".repeat(60 * 1024);
+    let call = |id| request(id, "tools/call", &json!({ "name": text }));
+    let fit = u64::try_from(4 * 1024 * 1024 / call(10).len()).unwrap();
+    for id in 0..fit + 2 {
+        session.note_host_line(&call(id));
+    }
+    let failed = parsed(&session.lost(stopped(true), WHY, None));
+    let ids: Vec<_> = failed.iter().filter_map(|answer| answer["id"].as_u64()).collect();
+    assert_eq!(ids, [fit, fit + 1], "the last ones did not fit");
+    session.note_daemon_line(&answer(0));
+    session.note_host_line(&call(fit));
+    assert!(session.lost(stopped(true), WHY, None).is_empty(), "it fits now");
+}
+
+#[test]
+fn requests_are_sent_again_in_their_order() {
+    let mut session = HostSession::default();
+    let sent: Vec<u64> = (0..20).rev().collect();
+    for id in &sent {
+        session.note_host_line(&request(*id, "tools/list", &json!({})));
+    }
+    session.lost(None, WHY, None);
+    let again = parsed(&session.replay_rest());
+    let again: Vec<_> = again.iter().filter_map(|line| line["id"].as_u64()).collect();
+    assert_eq!(again, sent);
+}
+
+#[test]
+fn a_session_holds_no_more_subscriptions_than_a_daemon_allows() {
+    let mut session = HostSession::default();
+    for id in 0..SUBSCRIPTION_LIMIT as u64 + 10 {
+        let uri = format!("mem://{id}");
+        session.note_host_line(&request(id, "resources/subscribe", &json!({ "uri": uri })));
+        session.note_daemon_line(&answer(id));
+    }
+    assert_eq!(session.replay_rest().len(), SUBSCRIPTION_LIMIT);
+}
+
+#[test]
+fn the_questions_of_dead_daemons_are_forgotten_at_a_bound() {
+    let mut session = HostSession::default();
+    for daemon in 0..4 {
+        for id in 0..VOID_LIMIT as u64 {
+            let question = request(daemon * VOID_LIMIT as u64 + id, "roots/list", &json!({}));
+            session.note_daemon_line(&question);
+        }
+        session.lost(None, WHY, None);
+        assert!(session.questions.void.len() <= 2 * VOID_LIMIT);
+    }
+}
+
+#[test]
+fn a_question_that_the_daemon_took_back_itself_is_not_withdrawn_again() {
+    let mut session = HostSession::default();
+    session.note_daemon_line(&request(1, "elicitation/create", &json!({})));
+    session.note_daemon_line(&line(
+        &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } }),
+    ));
+    assert!(session.lost(None, WHY, None).is_empty());
+}
+
+#[test]
+fn a_host_waits_for_the_answer_to_each_request_but_a_listen() {
+    let mut session = HostSession::default();
+    assert!(!session.awaits_answer());
+    session.note_host_line(&request(1, "subscriptions/listen", &json!({})));
+    assert!(!session.awaits_answer(), "it is answered when it ends");
+    session.note_host_line(&request(2, "ping", &json!({})));
+    assert!(session.awaits_answer());
+    session.note_daemon_line(&answer(2));
+    assert!(!session.awaits_answer());
+}
+
+#[test]
+fn a_daemon_is_needed_for_open_requests_and_for_subscriptions() {
+    let mut session = HostSession::default();
+    assert!(!session.needs_daemon());
+    session.note_host_line(&request(1, "resources/subscribe", &json!({ "uri": "mem://a" })));
+    assert!(session.needs_daemon(), "a request is open");
+    session.note_daemon_line(&answer(1));
+    assert!(session.needs_daemon(), "its updates are awaited");
+    session.note_host_line(&request(2, "resources/unsubscribe", &json!({ "uri": "mem://a" })));
+    session.note_daemon_line(&answer(2));
+    assert!(!session.needs_daemon());
+}
