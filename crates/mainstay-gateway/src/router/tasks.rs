@@ -2,7 +2,7 @@
 //!
 //! A task belongs to the principal that began it. The gateway signs the id that a client gets for that principal (`ids`). So it finds
 //! the server of a task, and refuses every other client, without remembering anything. It still remembers the latest tasks of each
-//! principal: a shared server lists the tasks of all clients, and sends notifications of them.
+//! principal: a shared server lists the tasks of all clients, sends notifications of them, and may give an id again.
 
 mod ids;
 
@@ -200,7 +200,7 @@ fn begun(client: &Client, server: &str, result: &RawJson) -> Option<RawJson> {
 /// A task that the client has begun, with the id by which it knows it.
 fn noted(client: &Client, server: &str, task: &RawJson) -> Option<RawJson> {
     let id: String = Object::parse(task)?.get("taskId")?.parse().ok()?;
-    for early in client.tasks.note(server, &id) {
+    for early in client.tasks.began(server, &id) {
         client.notify(early);
     }
     with_id(task, text(&client.tasks.public_id(server, &id)))

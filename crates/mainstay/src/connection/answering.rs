@@ -3,18 +3,20 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
 use super::callers::CallOrigin;
 use super::inbound::InboundHandler;
-use crate::handler::{ServerRequest, decline};
+use crate::handler::{ClientHandler, ServerRequest, decline};
 use crate::wire::{IdlePause, MessageOrigin, Peer, RawJson, RpcError};
 
-/// Handlers of one server's requests that may run at the same time. A server that sends more gets an error.
-const MAX_ANSWERING: usize = 64;
+/// Requests of one server that are answered at the same time. A server that sends more gets an error.
+const ANSWERING_LIMIT: usize = 1024;
+
+/// The same for one handler: callers that wait for a person must not keep the server from asking others.
+const ANSWERING_LIMIT_OF_HANDLER: usize = 64;
 
 impl InboundHandler {
     /// Has a request answered by the handler of the call that caused it. The idle time of that call stands still
@@ -43,7 +45,7 @@ impl InboundHandler {
                 );
             }
         };
-        let begun = self.answering().begin(id);
+        let begun = self.answering().begin(id, &handler);
         let (number, place) = match begun {
             Begun::Now(number, place) => (number, place),
             Begun::Before => {
@@ -51,9 +53,7 @@ impl InboundHandler {
                 let (server, generation) = (self.server(), self.generation().0);
                 return tracing::debug!(%server, generation, %id, "a request repeats the id of another and is ignored");
             }
-            Begun::TooMany => {
-                return refuse(format!("{MAX_ANSWERING} requests are being answered already"));
-            }
+            Begun::TooMany => return refuse("too many requests are being answered already".to_owned()),
         };
         let request = ServerRequest {
             server: self.server(),
@@ -95,7 +95,62 @@ pub(super) struct Answering {
     begun: u64,
     /// One place for each handler that runs, given back when its task is gone: a server that takes its requests back
     /// as soon as it has made them starts no more handlers than any other.
-    places: Arc<Semaphore>,
+    places: Arc<AnswerPlaces>,
+}
+
+/// Counts the handlers that run.
+#[derive(Default)]
+struct AnswerPlaces(Mutex<TakenPlaces>);
+
+#[derive(Default)]
+struct TakenPlaces {
+    count: usize,
+    /// By the address of the handler, which lives as long as it has a place.
+    of_handlers: HashMap<usize, usize>,
+}
+
+/// A place for a handler that runs, given back when this is dropped.
+struct AnswerPlace {
+    places: Arc<AnswerPlaces>,
+    handler: Arc<dyn ClientHandler>,
+}
+
+impl AnswerPlaces {
+    fn take(self: &Arc<Self>, handler: &Arc<dyn ClientHandler>) -> Option<AnswerPlace> {
+        let mut taken = self.taken();
+        let TakenPlaces { count, of_handlers } = &mut *taken;
+        let of_handler = of_handlers.entry(address(handler)).or_default();
+        if *count >= ANSWERING_LIMIT || *of_handler >= ANSWERING_LIMIT_OF_HANDLER {
+            of_handlers.retain(|_, count| *count > 0);
+            return None;
+        }
+        (*count, *of_handler) = (*count + 1, *of_handler + 1);
+        Some(AnswerPlace {
+            places: self.clone(),
+            handler: handler.clone(),
+        })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, TakenPlaces> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for AnswerPlace {
+    fn drop(&mut self) {
+        let mut taken = self.places.taken();
+        taken.count -= 1;
+        if let Entry::Occupied(mut entry) = taken.of_handlers.entry(address(&self.handler)) {
+            *entry.get_mut() -= 1;
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+        }
+    }
+}
+
+fn address(handler: &Arc<dyn ClientHandler>) -> usize {
+    Arc::as_ptr(handler).cast::<()>().addr()
 }
 
 /// One request that is being answered. An id may come again once its request is over; the number never does.
@@ -108,7 +163,7 @@ pub(super) struct Running {
 /// What becomes of a request.
 enum Begun {
     /// It is answered, as this number, in this place.
-    Now(u64, OwnedSemaphorePermit),
+    Now(u64, AnswerPlace),
     /// One with the same id is being answered already.
     Before,
     /// There is no place.
@@ -120,17 +175,17 @@ impl Default for Answering {
         Self {
             requests: HashMap::new(),
             begun: 0,
-            places: Arc::new(Semaphore::new(MAX_ANSWERING)),
+            places: Arc::default(),
         }
     }
 }
 
 impl Answering {
-    fn begin(&mut self, id: &RawJson) -> Begun {
+    fn begin(&mut self, id: &RawJson, handler: &Arc<dyn ClientHandler>) -> Begun {
         let Entry::Vacant(entry) = self.requests.entry(id.clone()) else {
             return Begun::Before;
         };
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
+        let Some(place) = self.places.take(handler) else {
             return Begun::TooMany;
         };
         self.begun += 1;
@@ -192,7 +247,7 @@ struct Owed {
     peer: Peer,
     id: RawJson,
     number: u64,
-    _place: OwnedSemaphorePermit,
+    _place: AnswerPlace,
 }
 
 impl Owed {
@@ -207,5 +262,46 @@ impl Drop for Owed {
     fn drop(&mut self) {
         let failed = RpcError::new(RpcError::INTERNAL_ERROR, "the client's handler failed".to_owned());
         self.give(Err(failed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Has a size, so that each has an address of its own.
+    struct Silent(#[expect(dead_code, reason = "only its address counts")] u8);
+
+    impl ClientHandler for Silent {}
+
+    fn handler() -> Arc<dyn ClientHandler> {
+        Arc::new(Silent(0))
+    }
+
+    #[test]
+    fn a_handler_that_takes_its_whole_share_leaves_room_for_others() {
+        let places = Arc::<AnswerPlaces>::default();
+        let (one, other) = (handler(), handler());
+        let mut taken: Vec<_> = (0..ANSWERING_LIMIT_OF_HANDLER)
+            .map(|_| places.take(&one).expect("room"))
+            .collect();
+        assert!(places.take(&one).is_none());
+        assert!(places.take(&other).is_some());
+        taken.pop();
+        assert!(places.take(&one).is_some(), "a place that was given back");
+        drop(taken);
+        assert!(places.taken().of_handlers.is_empty());
+    }
+
+    #[test]
+    fn all_handlers_together_are_bounded() {
+        let places = Arc::<AnswerPlaces>::default();
+        let handlers: Vec<_> = (0..=ANSWERING_LIMIT).map(|_| handler()).collect();
+        let taken: Vec<_> = handlers
+            .iter()
+            .map_while(|handler| places.take(handler))
+            .collect();
+        assert_eq!(taken.len(), ANSWERING_LIMIT);
+        assert_eq!(places.taken().of_handlers.len(), ANSWERING_LIMIT);
     }
 }

@@ -16,8 +16,8 @@ use crate::support::{LONG, Memory, connected, fleet_with, raw};
 /// More than may be answered at one time.
 const FLOOD: usize = 200;
 
-/// The bound on handlers of one server.
-const MAX_ANSWERING: usize = 64;
+/// How often one handler may run at the same time.
+const ANSWERING_LIMIT_OF_HANDLER: usize = 64;
 
 /// A handler whose requests wait until they are let go, and which counts how many run.
 struct Waits {
@@ -157,7 +157,11 @@ async fn a_server_that_takes_back_and_repeats_one_id_leaves_no_handler_behind() 
     }
     all_read(&side, "read").await;
     handler.until(|count| count.now == 0).await;
-    assert!(handler.count().highest <= MAX_ANSWERING, "{:?}", handler.count());
+    assert!(
+        handler.count().highest <= ANSWERING_LIMIT_OF_HANDLER,
+        "{:?}",
+        handler.count()
+    );
 }
 
 #[tokio::test]
@@ -166,7 +170,11 @@ async fn the_end_of_requests_that_were_taken_back_ends_no_later_one_with_the_sam
     let (_fleet, side) = stage(&handler).await;
     // Read in one go: all of them are taken back before the first of their handlers has run, or ended.
     let pair = format!("{}\n{}\n", request("same"), cancelled("same"));
-    let lines = format!("{}{}\n", pair.repeat(MAX_ANSWERING / 2), request("same"));
+    let lines = format!(
+        "{}{}\n",
+        pair.repeat(ANSWERING_LIMIT_OF_HANDLER / 2),
+        request("same")
+    );
     side.inject_bytes(lines.into_bytes()).await;
     all_read(&side, "read").await;
     handler.until(|count| count.now == 1).await;
@@ -183,10 +191,12 @@ async fn a_server_that_asks_with_many_ids_is_refused_beyond_the_bound_and_leaves
         ask(&side, &n.to_string()).await;
     }
     all_read(&side, "read").await;
-    handler.until(|count| count.now == MAX_ANSWERING).await;
+    handler
+        .until(|count| count.now == ANSWERING_LIMIT_OF_HANDLER)
+        .await;
     let refused = answers(&side, &(FLOOD - 1).to_string()).await;
     assert_eq!(refused[0]["error"]["code"], -32600, "{refused:?}");
     drop(fleet);
     handler.until(|count| count.now == 0).await;
-    assert_eq!(handler.count().highest, MAX_ANSWERING);
+    assert_eq!(handler.count().highest, ANSWERING_LIMIT_OF_HANDLER);
 }

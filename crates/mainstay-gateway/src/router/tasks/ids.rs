@@ -23,6 +23,9 @@ use crate::scope::Scope;
 /// them, and sends no notifications of them.
 const TASK_LIMIT: usize = 1024;
 
+/// Tasks whose owners are remembered, of all principals together. The oldest are forgotten: then the signature alone decides.
+const OWNER_LIMIT: usize = 8 * 1024;
+
 /// The longest id that is remembered, in bytes. Servers give ids of some tens.
 const ID_LENGTH_LIMIT: usize = 1024;
 
@@ -44,6 +47,7 @@ pub(crate) struct ClientTasks {
     key: Option<Arc<hmac::Key>>,
     /// As many as there are tokens at the doors.
     of_tokens: Mutex<HashMap<TokenDigest, Arc<TaskTable>>>,
+    owners: Arc<Mutex<TaskOwners>>,
 }
 
 /// The tasks of one client's principal, and how this client knows them.
@@ -53,6 +57,37 @@ pub(crate) struct OwnTasks {
     principal: Principal,
     scope: Scope,
     begun: Arc<TaskTable>,
+    owners: Arc<Mutex<TaskOwners>>,
+}
+
+/// Who began a task last under its id. Servers use ids again, after a restart or once a task is forgotten: then the task of
+/// that id is the later client's, and no longer that of the client which has the signed id from before.
+#[derive(Default)]
+struct TaskOwners {
+    /// The principal, as it is signed, by server and id.
+    principals: HashMap<(String, String), Vec<u8>>,
+    /// The same tasks, the oldest first.
+    order: VecDeque<(String, String)>,
+}
+
+impl TaskOwners {
+    fn set(&mut self, server: &str, id: &str, principal: Vec<u8>) {
+        let task = (server.to_owned(), id.to_owned());
+        if self.principals.insert(task.clone(), principal).is_none() {
+            self.order.push_back(task);
+        }
+        if self.order.len() > OWNER_LIMIT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.principals.remove(&oldest);
+        }
+    }
+
+    /// Whether another principal has begun a task with this id since.
+    fn is_of_another(&self, server: &str, id: &str, principal: &[u8]) -> bool {
+        let owner = self.principals.get(&(server.to_owned(), id.to_owned()));
+        owner.is_some_and(|owner| owner != principal)
+    }
 }
 
 /// The tasks that a principal has begun.
@@ -74,6 +109,7 @@ impl ClientTasks {
         Self {
             key: (!has_one_client).then(|| Arc::new(key())),
             of_tokens: Mutex::default(),
+            owners: Arc::default(),
         }
     }
 
@@ -88,12 +124,21 @@ impl ClientTasks {
             principal,
             scope,
             begun,
+            owners: self.owners.clone(),
         }
     }
 }
 
 impl OwnTasks {
-    /// Notes a task that the client has begun, or has shown to be its own. Returns notifications of it that came too early.
+    /// Notes a task that the client has begun. Returns notifications of it that came too early.
+    pub(in crate::router) fn began(&self, server: &str, id: &str) -> Vec<ServerNotification> {
+        if !self.are_all() && id.len() <= ID_LENGTH_LIMIT {
+            lock(&self.owners).set(server, id, self.principal());
+        }
+        self.note(server, id)
+    }
+
+    /// Notes a task that is the client's own. Returns notifications of it that came too early.
     pub(in crate::router) fn note(&self, server: &str, id: &str) -> Vec<ServerNotification> {
         if id.len() > ID_LENGTH_LIMIT || self.has(server, id) {
             return Vec::new();
@@ -129,7 +174,19 @@ impl OwnTasks {
     pub(crate) fn has(&self, server: &str, id: &str) -> bool {
         let table = lock(&self.begun);
         let mut tasks = table.tasks.iter();
-        tasks.any(|(at, task)| at == server && task == id)
+        tasks.any(|(at, task)| at == server && task == id) && !self.is_of_another(server, id)
+    }
+
+    /// Whether another principal has begun a task with this id since.
+    fn is_of_another(&self, server: &str, id: &str) -> bool {
+        lock(&self.owners).is_of_another(server, id, &self.principal())
+    }
+
+    /// The principal as it is signed.
+    fn principal(&self) -> Vec<u8> {
+        let mut principal = Vec::new();
+        self.principal.write_to(&mut principal);
+        principal
     }
 
     /// Whether its principal has begun any task at this server.
@@ -177,13 +234,12 @@ impl OwnTasks {
             let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
             hmac::verify(key, &self.signed(&server, id), &signature).ok()?;
         }
-        Some((server, id.to_owned()))
+        (!self.is_of_another(&server, id)).then(|| (server, id.to_owned()))
     }
 
     /// What a signature covers. The length of the server's name keeps any two tasks apart.
     fn signed(&self, server: &str, id: &str) -> Vec<u8> {
-        let mut signed = Vec::new();
-        self.principal.write_to(&mut signed);
+        let mut signed = self.principal();
         signed.extend_from_slice(&(server.len() as u64).to_be_bytes());
         signed.extend_from_slice(server.as_bytes());
         signed.extend_from_slice(id.as_bytes());
@@ -363,6 +419,28 @@ mod tests {
                 assert_eq!(moved.known(forged), None, "{forged}");
             }
         }
+    }
+
+    #[test]
+    fn a_task_whose_id_the_server_gives_again_is_that_of_the_later_client() {
+        let tasks = ClientTasks::new(false);
+        let token = |token| Principal::Token(TokenDigest::of(token));
+        let (ann, bob) = (token("ann"), token("bob"));
+        let of = |principal| tasks.of(principal, at("s"));
+        of(ann).began("s", "1");
+        let public = of(ann).public_id("s", "1");
+        assert!(of(ann).known(&public).is_some() && of(ann).has("s", "1"));
+        of(bob).began("s", "1");
+        assert_eq!(of(ann).known(&public), None);
+        assert!(!of(ann).has("s", "1") && of(bob).has("s", "1"));
+        for n in 0..OWNER_LIMIT {
+            of(bob).began("s", &format!("other {n}"));
+        }
+        let owners = lock(&tasks.owners);
+        assert_eq!(
+            (owners.principals.len(), owners.order.len()),
+            (OWNER_LIMIT, OWNER_LIMIT)
+        );
     }
 
     #[test]

@@ -106,13 +106,15 @@ impl Refusal {
     pub(in crate::transport) fn of_status(response: &Head, body: &[u8]) -> Self {
         let status = response.status;
         match status {
-            300..=399 => Self::new(
-                Outcome::Refused,
-                HttpFailure::Redirect {
-                    status,
-                    location: response.location.clone().unwrap_or_default(),
-                },
-            ),
+            300..=399 => {
+                // 302 and 303 may name the place of a result: the server has then processed the request.
+                let outcome = match status {
+                    302 | 303 => Outcome::Unknown,
+                    _moved => Outcome::Refused,
+                };
+                let location = response.location.clone().unwrap_or_default();
+                Self::new(outcome, HttpFailure::Redirect { status, location })
+            }
             401 | 403 => Self::new(
                 Outcome::Refused,
                 HttpFailure::AuthRequired {

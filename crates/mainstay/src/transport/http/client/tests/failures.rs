@@ -13,10 +13,11 @@ async fn a_status_says_whether_the_request_may_have_run() {
         status,
         retry_after: seconds.map(Duration::from_secs),
     };
-    let redirect = HttpFailure::Redirect {
-        status: 308,
+    let redirect = |status| HttpFailure::Redirect {
+        status,
         location: "http://other.example/mcp".to_owned(),
     };
+    let location = "location: http://other.example/mcp\r\n";
     let cases = [
         (400, "", Outcome::Refused, status(400, "oh\u{20}no")),
         (404, "", Outcome::Refused, status(404, "oh\u{20}no")),
@@ -37,12 +38,10 @@ async fn a_status_says_whether_the_request_may_have_run() {
         ),
         (503, "", Outcome::Unknown, status(503, "oh\u{20}no")),
         (500, "", Outcome::Unknown, status(500, "oh\u{20}no")),
-        (
-            308,
-            "location: http://other.example/mcp\r\n",
-            Outcome::Refused,
-            redirect,
-        ),
+        (301, location, Outcome::Refused, redirect(301)),
+        (302, location, Outcome::Unknown, redirect(302)),
+        (303, location, Outcome::Unknown, redirect(303)),
+        (308, location, Outcome::Refused, redirect(308)),
     ];
     let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
     for (id, (status, headers, outcome, failure)) in (1..).zip(cases) {
@@ -100,7 +99,7 @@ async fn a_redirect_within_the_origin_is_followed_with_its_body() {
         .await;
     assert!(matches!(
         owner.failure(2).await,
-        (Outcome::Refused, HttpFailure::Redirect { .. })
+        (Outcome::Unknown, HttpFailure::Redirect { .. })
     ));
 }
 
