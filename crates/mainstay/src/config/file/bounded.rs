@@ -98,16 +98,19 @@ impl FilesRead {
     }
 
     /// All files that were noted.
-    pub(super) fn into_paths(self) -> BTreeSet<PathBuf> {
-        self.0.into_inner()
+    pub(super) fn paths(&self) -> BTreeSet<PathBuf> {
+        self.0.borrow().clone()
     }
 }
 
 /// Why a file cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
+    #[error("cannot be read: {0}")]
     Unreadable(io::Error),
-    TooLarge,
+    #[error("is larger than {0} bytes")]
+    TooLarge(usize),
+    #[error("is not UTF-8 text")]
     NotText,
 }
 
@@ -115,7 +118,7 @@ pub(super) enum ReadError {
 pub(super) fn read_text(path: &Path, limit: usize) -> Result<String, ReadError> {
     let bytes = read_at_most(path, limit as u64 + 1).map_err(ReadError::Unreadable)?;
     if bytes.len() > limit {
-        return Err(ReadError::TooLarge);
+        return Err(ReadError::TooLarge(limit));
     }
     String::from_utf8(bytes).map_err(|_| ReadError::NotText)
 }

@@ -91,11 +91,7 @@ impl Configuration {
             folder: absolute.parent().unwrap_or(Path::new("")),
             directory,
         };
-        let parsed = parse::parse(text, file, &context)?;
-        Ok(Self {
-            other_files: files.into_paths(),
-            ..parsed
-        })
+        parse::parse(text, file, &context)
     }
 
     /// The server of this name.

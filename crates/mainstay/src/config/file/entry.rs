@@ -5,22 +5,18 @@
 mod http;
 mod program;
 
-use std::path::Path;
-
 use super::expand::{self, Remark, Variables, from_folder, with_home};
 use super::fields::{Field, FieldSet, unknown};
 use super::filters;
 use super::host::Host;
 use super::keys::SERVER;
 use super::layout::Layout;
-use super::parse::FileContext;
-use super::report::ProblemReport;
-use super::settings::{foreign_timeouts, settings};
+use super::settings;
 use super::syntax::Value;
 use crate::config::builder::ServerBuilder;
 use crate::config::nearest::nearest;
 use crate::config::problem::{ProblemText, quoted};
-use crate::config::server::ServerConfig;
+use crate::config::server::{CommonSettings, ServerConfig};
 use crate::config::target::{ConfigText, HttpKind, Target, UnusableTarget};
 
 /// What only a program has.
@@ -48,135 +44,62 @@ pub(super) const COMMANDS: [&str; 2] = ["command", "cmd"];
 /// The values of `type` that a misspelt one is compared with.
 const TYPES: [&str; 4] = ["stdio", "http", "sse", "streamable-http"];
 
-/// What an entry is read against.
-pub(super) struct EntryContext<'a> {
+/// The longest name of a variable that is repeated in a message.
+const MAX_NAME_SHOWN: usize = 32;
+
+/// The entry of one server, and what it is read against.
+pub(super) struct ServerEntry<'a> {
+    pub(super) name: &'a str,
+    /// The entry as a whole.
+    whole: Field<'a>,
+    pub(super) fields: FieldSet<'a>,
+    pub(super) layout: &'a Layout<'a>,
     variables: Variables<'a>,
-    layout: &'a Layout<'a>,
-}
-
-impl<'a> EntryContext<'a> {
-    pub(super) fn new(context: &FileContext<'a>, layout: &'a Layout<'a>) -> Self {
-        let workspace = workspace(context);
-        Self {
-            variables: Variables {
-                lookup: context.lookup,
-                files: context.files,
-                folder: context.folder,
-                workspace: workspace.unwrap_or(context.directory),
-                workspace_is_known: workspace.is_some(),
-                inputs: &layout.inputs,
-                bare_names: layout.host.expands_bare_names(),
-                braces: layout.host.expands_braces(),
-                is_shell: false,
-            },
-            layout,
-        }
-    }
-
-    pub(super) fn host(&self) -> Host {
-        self.layout.host
-    }
-
-    /// Patterns of `SERVER_TOOL` that are switched off.
-    pub(super) fn hidden_tools(&self) -> &[&'a str] {
-        &self.layout.hidden
-    }
-
-    /// The only tools that an agent sees, as `@SERVER`, `@SERVER/TOOL` or `*`; `None` for all of them.
-    pub(super) fn granted_tools(&self) -> Option<&[&'a str]> {
-        self.layout.granted.as_deref()
-    }
-
-    /// The project that the file belongs to, if its place says so.
-    fn project(&self) -> Option<&'a Path> {
-        self.variables
-            .workspace_is_known
-            .then_some(self.variables.workspace)
-    }
-}
-
-/// The project that a file belongs to: the one around the folder that a program keeps its file in. In the home directory
-/// such a folder is the user's own.
-fn workspace<'a>(context: &FileContext<'a>) -> Option<&'a Path> {
-    let folder = context.folder;
-    let name = folder.file_name()?.to_str()?;
-    let home = (context.lookup)("HOME");
-    let around = folder.parent()?;
-    let is_users = home.is_some_and(|home| Path::new(&home) == around);
-    (Host::is_project_folder(name) && !is_users).then_some(around)
 }
 
 /// The server of an entry, unless something about it is wrong.
-pub(super) fn read(
-    name: &str,
-    entry: &Field<'_>,
-    context: &EntryContext<'_>,
-    report: &mut ProblemReport<'_>,
+pub(super) fn read<'a>(
+    name: &'a str,
+    whole: Field<'a>,
+    layout: &'a Layout<'a>,
+    variables: Variables<'a>,
 ) -> Option<ServerConfig> {
+    let report = whole.report;
     report.begin(name);
-    report.saw("", &entry.shown, entry.at);
-    let fields = FieldSet::of(entry, entry.object(report)?, &SERVER, report);
-    if is_part_of_host(entry, &fields, context.host(), report) {
+    whole.stands_for("");
+    let entry = ServerEntry {
+        name,
+        fields: whole.fields(&SERVER)?,
+        whole,
+        layout,
+        variables,
+    };
+    if entry.is_part_of_host() {
         return None;
     }
-    sandbox(&fields, report);
-    if is_off(&fields) || context.layout.switched_off(name).is_some() {
+    let switched_off = layout.switched_off(name);
+    sandbox(&entry.fields);
+    if is_off(&entry.fields) || switched_off.is_some() {
         report.is_disabled();
     }
-    let url = ADDRESSES.iter().find_map(|key| fields.get(key));
-    match transport(url, &fields, report)? {
-        TransportChoice::Stdio => {
-            without_effect(&fields, &OF_ADDRESSES, "this server is a program", report);
-            let server = program::read(name, entry, &fields, context, report);
-            with_settings(name, server, entry, &fields, context, report)
-        }
-        TransportChoice::Http(kind) => {
-            without_effect(
-                &fields,
-                &OF_PROGRAMS,
-                "this server is reached by its address",
-                report,
-            );
-            let server = http::read(name, url, kind, entry, &fields, context, report);
-            with_settings(name, server, entry, &fields, context, report)
-        }
+    let mut target = entry.target()?;
+    let mut settings = CommonSettings::new(name.to_owned());
+    settings::foreign_timeouts(&mut settings, &entry.fields, layout.host);
+    settings.tools = filters::tools(&entry);
+    settings::read(&mut settings, &entry.fields);
+    if let Some(why) = switched_off {
+        entry.whole.note(format!("disabled, since {why}"));
+        settings.enabled = false;
     }
-}
-
-/// Reads what all kinds of servers have in common, and finishes the server.
-fn with_settings<T: Into<Target>>(
-    name: &str,
-    server: ServerBuilder<T>,
-    entry: &Field<'_>,
-    fields: &FieldSet<'_>,
-    context: &EntryContext<'_>,
-    report: &mut ProblemReport<'_>,
-) -> Option<ServerConfig> {
-    let server = foreign_timeouts(server, fields, context.host(), report);
-    let tools = filters::tools(name, fields, context, report);
-    let mut server = settings(server.tools(tools), fields, report);
-    if let Some(why) = context.layout.switched_off(name) {
-        entry.note(report, format!("disabled, since {why}"));
-        server = server.enabled(false);
+    // Without a value that it needs, the server's start fails and names that value, if the server is enabled.
+    if let Some(reason) = report.lacking() {
+        target = UnusableTarget { reason }.into();
     }
-    let (config, problems) = match report.lacking() {
-        Some(value) => lacking(server, value).finish(),
-        None => server.finish(),
-    };
+    let (config, problems) = ServerBuilder { target, settings }.finish();
     for problem in problems {
         report.setting(problem);
     }
     (!report.is_refused(name)).then_some(config)
-}
-
-/// The same server without a value that it needs. If it is enabled, its start fails and names that value.
-fn lacking<T>(server: ServerBuilder<T>, value: &str) -> ServerBuilder<UnusableTarget> {
-    ServerBuilder {
-        target: UnusableTarget {
-            reason: value.to_owned(),
-        },
-        settings: server.settings,
-    }
 }
 
 /// Whether an entry says that its server is not to run.
@@ -186,58 +109,83 @@ fn is_off(fields: &FieldSet<'_>) -> bool {
     is("enabled", false) || is("disabled", true)
 }
 
-/// Whether an entry is no server but a part of the program whose file it is. It is passed over, with a note where a
-/// person might look for it.
-fn is_part_of_host(
-    entry: &Field<'_>,
-    fields: &FieldSet<'_>,
-    host: Host,
-    report: &mut ProblemReport<'_>,
-) -> bool {
-    if host != Host::Zed
-        && let Some(field) = fields.get("settings")
-    {
-        field.warning(report, unknown(None));
-    }
-    if let Some(field) = fields.get("dev").filter(|field| says_something(field)) {
-        let problem = ProblemText::from(
-            "VS Code's development mode is not read: Mainstay watches no files and starts no debugger",
-        );
-        field.note(report, problem);
-    }
-    let kind = fields.get("type").or(fields.get("source"));
-    let kind = kind.and_then(|field| match field.value() {
-        Value::Text(text) => Some(&**text),
-        _ => None,
-    });
-    let is_enabled = !matches!(fields.get("enabled").map(Field::value), Some(Value::Flag(false)));
-    match (host, kind) {
-        (Host::Goose, Some("builtin" | "platform" | "frontend")) => {
-            if is_enabled {
-                entry.note(
-                    report,
-                    "not started, since this extension is a part of Goose itself",
-                );
+impl ServerEntry<'_> {
+    /// Whether the entry is no server but a part of the program whose file it is. It is passed over, with a note where a
+    /// person might look for it.
+    fn is_part_of_host(&self) -> bool {
+        let (host, fields) = (self.layout.host, &self.fields);
+        if host != Host::Zed
+            && let Some(field) = fields.get("settings")
+        {
+            field.warning(unknown(None));
+        }
+        if let Some(field) = fields.get("dev").filter(|field| says_something(field)) {
+            field.note(
+                "VS Code's development mode is not read: Mainstay watches no files and starts no debugger",
+            );
+        }
+        let kind = fields.first_of(&["type", "source"]);
+        let kind = kind.and_then(|field| match field.value() {
+            Value::Text(text) => Some(&**text),
+            _ => None,
+        });
+        let is_enabled = !matches!(fields.get("enabled").map(Field::value), Some(Value::Flag(false)));
+        match (host, kind) {
+            (Host::Goose, Some("builtin" | "platform" | "frontend")) => {
+                if is_enabled {
+                    self.whole
+                        .note("not started, since this extension is a part of Goose itself");
+                }
+                true
             }
-            true
+            (Host::Goose, Some("inline_python")) => {
+                self.whole.error(ProblemText::new(
+                    "Mainstay does not run code out of a configuration",
+                    "save the code in a file, and name it in `args` of an extension of type stdio",
+                ));
+                true
+            }
+            (Host::Zed, _) if kind == Some("extension") || is_zed_extension(fields) => {
+                self.whole.error(ProblemText::new(
+                    "an extension of Zed starts this server, and only Zed knows how",
+                    "write its `command` and `args`, as the server's own documentation has them",
+                ));
+                true
+            }
+            _ => false,
         }
-        (Host::Goose, Some("inline_python")) => {
-            let problem = ProblemText::new(
-                "Mainstay does not run code out of a configuration",
-                "save the code in a file, and name it in `args` of an extension of type stdio",
-            );
-            entry.error(report, problem);
-            true
-        }
-        (Host::Zed, _) if kind == Some("extension") || is_zed_extension(fields) => {
-            let problem = ProblemText::new(
-                "an extension of Zed starts this server, and only Zed knows how",
-                "write its `command` and `args`, as the server's own documentation has them",
-            );
-            entry.error(report, problem);
-            true
-        }
-        _ => false,
+    }
+
+    /// How the server is reached.
+    fn target(&self) -> Option<Target> {
+        let url = self.fields.first_of(&ADDRESSES);
+        Some(match transport(url, &self.fields)? {
+            TransportChoice::Stdio => {
+                without_effect(&self.fields, &OF_ADDRESSES, "this server is a program");
+                program::read(self).into()
+            }
+            TransportChoice::Http(kind) => {
+                let why = "this server is reached by its address";
+                without_effect(&self.fields, &OF_PROGRAMS, why);
+                http::read(self, url, kind).into()
+            }
+        })
+    }
+
+    /// A path, made absolute where it is relative to the folder of the file.
+    fn path_from_folder(&self, field: &Field<'_>) -> Option<ConfigText> {
+        let absolute = from_folder(self.path(field)?, self.variables.folder);
+        absolute.map_err(|problem| field.error(problem)).ok()
+    }
+
+    fn path(&self, field: &Field<'_>) -> Option<ConfigText> {
+        let path = with_home(self.text(field)?, self.variables.lookup);
+        path.map_err(|problem| field.error(problem)).ok()
+    }
+
+    /// The text of a field, expanded.
+    fn text(&self, field: &Field<'_>) -> Option<ConfigText> {
+        expanded(field, field.text()?, &self.variables)
     }
 }
 
@@ -247,21 +195,18 @@ fn is_zed_extension(fields: &FieldSet<'_>) -> bool {
 }
 
 /// A server that is to run in a sandbox is not started without one.
-fn sandbox(fields: &FieldSet<'_>, report: &mut ProblemReport<'_>) {
-    let wanted = fields
-        .get("sandbox_enabled")
-        .map(|field| (field, field.flag(report)));
+fn sandbox(fields: &FieldSet<'_>) {
+    let wanted = fields.get("sandbox_enabled").map(|field| (field, field.flag()));
     let field = match (wanted, fields.get("sandbox")) {
         (Some((_, Some(false))), _) | (None, None) => return,
         (Some((field, _)), _) => field,
         (None, Some(field)) if says_something(field) && !matches!(field.value(), Value::Flag(false)) => field,
         (None, Some(_)) => return,
     };
-    let problem = ProblemText::new(
+    field.error(ProblemText::new(
         "this server is to run in a sandbox, and Mainstay has none, so it is not started",
         r#"name a program in `command` that makes a sandbox, and write "sandboxEnabled": false"#,
-    );
-    field.error(report, problem);
+    ));
 }
 
 enum TransportChoice {
@@ -269,24 +214,16 @@ enum TransportChoice {
     Http(HttpKind),
 }
 
-fn transport(
-    url: Option<&Field<'_>>,
-    fields: &FieldSet<'_>,
-    report: &mut ProblemReport<'_>,
-) -> Option<TransportChoice> {
-    let command = COMMANDS.iter().find_map(|key| fields.get(key));
+fn transport(url: Option<&Field<'_>>, fields: &FieldSet<'_>) -> Option<TransportChoice> {
+    let command = fields.first_of(&COMMANDS);
     if let (Some(url), Some(_)) = (url, command) {
-        let problem = ProblemText::new(
+        url.error(ProblemText::new(
             "a server has a `command` or an address, not both",
             "remove one of the two",
-        );
-        url.error(report, problem);
+        ));
         return None;
     }
-    let Some(kind) = ["type", "transport", "transport_type"]
-        .iter()
-        .find_map(|key| fields.get(key))
-    else {
+    let Some(kind) = fields.first_of(&["type", "transport", "transport_type"]) else {
         return Some(match url {
             // `httpUrl` is Streamable HTTP in every program that knows it; any other key leaves it open.
             Some(_) if fields.get("http_url").is_some() => TransportChoice::Http(HttpKind::Streamable),
@@ -294,7 +231,7 @@ fn transport(
             None => TransportChoice::Stdio,
         });
     };
-    let transport = match kind.text(report)? {
+    let transport = match kind.text()? {
         "stdio" | "local" => TransportChoice::Stdio,
         "http" | "streamable-http" | "streamable_http" | "streamableHttp" | "streamable" => {
             TransportChoice::Http(HttpKind::Streamable)
@@ -306,22 +243,23 @@ fn transport(
                 Some(meant) => format!("did you mean {meant:?}?"),
                 None => r#"write "stdio", "http" or "sse", or leave it out"#.to_owned(),
             };
-            kind.not_understood(other, &fix, report);
+            kind.not_understood(other, &fix);
             return None;
         }
     };
     match (&transport, url, command) {
         (TransportChoice::Stdio, Some(url), _) => {
-            let problem = ProblemText::new("a stdio server has no address", "name a `command` instead");
-            url.error(report, problem);
+            url.error(ProblemText::new(
+                "a stdio server has no address",
+                "name a `command` instead",
+            ));
             None
         }
         (TransportChoice::Http(_), _, Some(command)) => {
-            let problem = ProblemText::new(
+            command.error(ProblemText::new(
                 "a server of this type is not started by a command",
                 r#"name its `url` instead, or write "type": "stdio""#,
-            );
-            command.error(report, problem);
+            ));
             None
         }
         (TransportChoice::Stdio, None, _) | (TransportChoice::Http(_), _, None) => Some(transport),
@@ -329,13 +267,13 @@ fn transport(
 }
 
 /// Warns of keys that belong to servers of another kind.
-fn without_effect(fields: &FieldSet<'_>, keys: &[&'static str], why: &str, report: &mut ProblemReport<'_>) {
+fn without_effect(fields: &FieldSet<'_>, keys: &[&'static str], why: &str) {
     for field in keys.iter().filter_map(|key| fields.get(key)) {
         if says_something(field) {
-            field.warning(
-                report,
-                ProblemText::new(format!("has no effect, since {why}"), "remove it"),
-            );
+            field.warning(ProblemText::new(
+                format!("has no effect, since {why}"),
+                "remove it",
+            ));
         }
     }
 }
@@ -350,95 +288,64 @@ fn says_something(field: &Field<'_>) -> bool {
     }
 }
 
-/// A path, made absolute where it is relative to the folder of the file.
-fn path_from_folder(
-    field: &Field<'_>,
-    context: &EntryContext<'_>,
-    report: &mut ProblemReport<'_>,
-) -> Option<ConfigText> {
-    let path = path(field, context, report)?;
-    let absolute = from_folder(path, context.variables.folder);
-    absolute.map_err(|problem| field.error(report, problem)).ok()
-}
-
-fn path(field: &Field<'_>, context: &EntryContext<'_>, report: &mut ProblemReport<'_>) -> Option<ConfigText> {
-    let written = field.text(report)?;
-    let path = with_home(
-        expanded(field, written, &context.variables, report)?,
-        context.variables.lookup,
-    );
-    path.map_err(|problem| field.error(report, problem)).ok()
+/// Whether the name of a variable may be repeated in a message. What looks like no name, or is long, may be the secret itself,
+/// written in its place.
+fn may_show_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    (1..=MAX_NAME_SHOWN).contains(&name.len()) && name.chars().all(is_plain)
 }
 
 /// Expands the text of a field, and says what a person should know of it.
-fn expanded(
-    field: &Field<'_>,
-    written: &str,
-    variables: &Variables<'_>,
-    report: &mut ProblemReport<'_>,
-) -> Option<ConfigText> {
+fn expanded(field: &Field<'_>, written: &str, variables: &Variables<'_>) -> Option<ConfigText> {
     match expand::expand(written, variables) {
         Ok(expanded) => {
             for remark in expanded.remarks {
-                say(field, remark, report);
+                say(field, remark);
             }
             Some(expanded.text)
         }
         Err(error) => {
             // Without escapes, what was read stands byte for byte in the file.
-            let raw = report.raw(field.at, field.end());
+            let raw = field.report.raw(field.at, field.end());
             let at = raw
                 .find(written)
                 .map_or(field.at, |begins| field.at + begins + error.at);
             if error.is_lack() {
-                report.lack(&field.shown, at, error);
+                field.report.lack(&field.shown, at, error);
             } else {
-                report.error(&field.shown, at, error);
+                field.report.error(&field.shown, at, error);
             }
             None
         }
     }
 }
 
-fn say(field: &Field<'_>, remark: Remark, report: &mut ProblemReport<'_>) {
+fn say(field: &Field<'_>, remark: Remark) {
     match remark {
-        Remark::Literal(Some(name)) => {
-            let problem = ProblemText::new(
-                format!("`${name}` is no variable here and is passed on as it is"),
-                format!("write ${{{name}}} for its value"),
-            );
-            field.warning(report, problem);
-        }
-        Remark::Literal(None) => {
-            let problem = ProblemText::new(
-                "`$` before a name is passed on as it is",
-                "write ${NAME} for the value of a variable",
-            );
-            field.warning(report, problem);
-        }
-        Remark::LiteralUnset(name) => {
-            let problem = match name {
-                Some(name) => ProblemText::new(
-                    format!("the variable {name} is not set, so `${name}` is passed on as it is"),
-                    "set it",
-                ),
-                None => ProblemText::new(
-                    "`$NAME` is passed on as it is, since no such variable is set",
-                    "set the variable",
-                ),
-            };
-            field.warning(report, problem);
-        }
+        Remark::Literal(Some(name)) => field.warning(ProblemText::new(
+            format!("`${name}` is no variable here and is passed on as it is"),
+            format!("write ${{{name}}} for its value"),
+        )),
+        Remark::Literal(None) => field.warning(ProblemText::new(
+            "`$` before a name is passed on as it is",
+            "write ${NAME} for the value of a variable",
+        )),
+        Remark::LiteralUnset(Some(name)) => field.warning(ProblemText::new(
+            format!("the variable {name} is not set, so `${name}` is passed on as it is"),
+            "set it",
+        )),
+        Remark::LiteralUnset(None) => field.warning(ProblemText::new(
+            "`$NAME` is passed on as it is, since no such variable is set",
+            "set the variable",
+        )),
         Remark::InputDefault(id) => {
             let variable = super::layout::input_variable(&id);
-            let problem = ProblemText::new(
+            field.note(ProblemText::new(
                 format!("the default of the input {} is used", quoted(&id)),
                 format!("set the variable {variable} for another value"),
-            );
-            field.note(report, problem);
+            ));
         }
         Remark::Workspace => field.note(
-            report,
             "the workspace folder is the directory that Mainstay runs in, since this file belongs to no project",
         ),
     }

@@ -15,8 +15,10 @@ use std::path::{MAIN_SEPARATOR_STR, Path, is_separator};
 
 use error::ExpandErrorKind;
 
-use super::bounded::{FilesRead, ReadError};
-use super::layout::{Inputs, input_variable};
+use super::bounded::FilesRead;
+use super::host::Host;
+use super::layout::{Inputs, Layout, input_variable};
+use super::parse::FileContext;
 use crate::config::problem::ProblemText;
 use crate::config::target::ConfigText;
 
@@ -64,6 +66,40 @@ pub(super) struct Variables<'a> {
     pub(super) braces: bool,
     /// Whether the text is for a shell, which expands `$NAME` itself.
     pub(super) is_shell: bool,
+}
+
+impl<'a> Variables<'a> {
+    /// What variables stand for in a file with this layout.
+    pub(super) fn of(context: &FileContext<'a>, layout: &'a Layout<'a>) -> Self {
+        let workspace = workspace(context);
+        Self {
+            lookup: context.lookup,
+            files: context.files,
+            folder: context.folder,
+            workspace: workspace.unwrap_or(context.directory),
+            workspace_is_known: workspace.is_some(),
+            inputs: &layout.inputs,
+            bare_names: layout.host.expands_bare_names(),
+            braces: layout.host.expands_braces(),
+            is_shell: false,
+        }
+    }
+
+    /// The project that the file belongs to, if its place says so.
+    pub(super) fn project(&self) -> Option<&'a Path> {
+        self.workspace_is_known.then_some(self.workspace)
+    }
+}
+
+/// The project that a file belongs to: the one around the folder that a program keeps its file in. In the home directory
+/// such a folder is the user's own.
+fn workspace<'a>(context: &FileContext<'a>) -> Option<&'a Path> {
+    let folder = context.folder;
+    let name = folder.file_name()?.to_str()?;
+    let home = (context.lookup)("HOME");
+    let around = folder.parent()?;
+    let is_users = home.is_some_and(|home| Path::new(&home) == around);
+    (Host::is_project_folder(name) && !is_users).then_some(around)
 }
 
 /// A text with its variables expanded.
@@ -259,12 +295,7 @@ impl<'a> Expansion<'a> {
         };
         let read = self.variables.files.read_text(&absolute, MAX_EXPANDED_BYTES);
         let text = read.map_err(|read_error| {
-            let reason = match read_error {
-                ReadError::Unreadable(source) => format!("cannot be read: {source}"),
-                ReadError::TooLarge => format!("is larger than {MAX_EXPANDED_BYTES} bytes"),
-                ReadError::NotText => "is not UTF-8 text".to_owned(),
-            };
-            let path = path.to_owned();
+            let (path, reason) = (path.to_owned(), read_error.to_string());
             error(start, ExpandErrorKind::File { path, reason })
         })?;
         Ok(text.trim_end_matches(['\r', '\n']).to_owned())

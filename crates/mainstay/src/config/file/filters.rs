@@ -1,10 +1,10 @@
-//! Which tools other programs show: their lists of tools become the view of the server.
+//! Which tools are shown, and how: as Mainstay's own `tools` says, and as the lists of other programs say.
 
-use super::entry::EntryContext;
-use super::fields::{Field, FieldSet};
+use super::entry::ServerEntry;
+use super::fields::Field;
 use super::host::Host;
-use super::report::ProblemReport;
-use super::settings;
+use super::keys::TOOLS;
+use super::syntax::Value;
 use crate::config::problem::ProblemText;
 use crate::config::tool_view::{Glob, ToolView};
 
@@ -15,71 +15,92 @@ const SHOWN: [&str; 3] = ["enabled_tools", "include_tools", "available_tools"];
 const HIDDEN: [&str; 2] = ["disabled_tools", "exclude_tools"];
 
 /// How the tools of a server are shown.
-pub(super) fn tools(
-    server: &str,
-    fields: &FieldSet<'_>,
-    context: &EntryContext<'_>,
-    report: &mut ProblemReport<'_>,
-) -> ToolView {
+pub(super) fn tools(entry: &ServerEntry<'_>) -> ToolView {
+    let fields = &entry.fields;
     let own = fields
         .get("tools")
-        .filter(|field| !is_approval(field, context.host()));
-    let mut view = own
-        .and_then(|field| settings::tools(field, report))
-        .unwrap_or_default();
-    let mut hidden: Vec<Glob> = patterns_after(server, context);
-    match granted(server, context) {
+        .filter(|field| !is_approval(field, entry.layout.host));
+    let mut view = own.and_then(own_view).unwrap_or_default();
+    let mut hidden: Vec<Glob> = patterns_after(entry);
+    match granted(entry) {
         None => {}
         // Two lists of what is shown cannot both be honoured, so nothing is shown.
         Some(names) if names.is_empty() || view.hides() => hidden.push(Glob::new("*")),
         Some(names) => view = names.into_iter().fold(view, ToolView::include),
     }
     for field in HIDDEN.iter().filter_map(|key| fields.get(key)) {
-        report.saw("tools.exclude", &field.shown, field.at);
-        hidden.extend(names(field, report).into_iter().map(Glob::new));
+        field.stands_for("tools.exclude");
+        hidden.extend(names(field).unwrap_or_default().into_iter().map(Glob::new));
     }
-    if let Some(field) = SHOWN.iter().find_map(|key| fields.get(key)) {
-        view = shown(view, field, own, &hidden, context, report);
+    if let Some(field) = fields.first_of(&SHOWN) {
+        view = shown(view, field, own, &hidden, entry.layout.host);
     }
     hidden
         .into_iter()
         .fold(view, |view, pattern| view.exclude(pattern.as_str()))
 }
 
+/// What Mainstay's own `tools` says.
+fn own_view(field: &Field<'_>) -> Option<ToolView> {
+    if matches!(field.value(), Value::Array(_)) {
+        return Some(included(ToolView::default(), field));
+    }
+    let fields = field.fields(&TOOLS)?;
+    let mut view = ToolView::default();
+    if let Some(field) = fields.get("include") {
+        view = included(view, field);
+    }
+    let excluded = fields.read("exclude", names).unwrap_or_default();
+    view = excluded.into_iter().fold(view, ToolView::exclude);
+    for (tool, field) in fields.entries("rename") {
+        if let Some(name) = field.text() {
+            view = view.rename(tool, name);
+        }
+    }
+    for (tool, field) in fields.entries("describe") {
+        if let Some(text) = field.text() {
+            view = view.describe_as(tool, text);
+        }
+    }
+    Some(view)
+}
+
+fn included(view: ToolView, field: &Field<'_>) -> ToolView {
+    match names(field) {
+        Some(names) => names.into_iter().fold(view.include_none(), ToolView::include),
+        None => view,
+    }
+}
+
 fn shown(
-    mut view: ToolView,
+    view: ToolView,
     field: &Field<'_>,
     own: Option<&Field<'_>>,
     hidden: &[Glob],
-    context: &EntryContext<'_>,
-    report: &mut ProblemReport<'_>,
+    host: Host,
 ) -> ToolView {
     if own.is_some() && view.hides() {
-        let problem = ProblemText::new(
+        field.error(ProblemText::new(
             "contradicts `tools`, which says what is shown, too",
             "keep one of the two",
-        );
-        field.error(report, problem);
+        ));
         return view;
     }
-    report.saw("tools.include", &field.shown, field.at);
-    let names = names(field, report);
+    field.stands_for("tools.include");
+    let names = names(field).unwrap_or_default();
     // An empty list means all tools to Goose, and none to the others.
-    if names.is_empty() && context.host() == Host::Goose {
+    if names.is_empty() && host == Host::Goose {
         return view;
     }
-    view = view.include_none();
     // In every program, a list of hidden tools counts more than a list of shown ones.
     let is_hidden = |name: &str| hidden.iter().any(|pattern| pattern.covers(&Glob::new(name)));
-    for name in names.into_iter().filter(|name| !is_hidden(name)) {
-        view = view.include(name);
-    }
-    view
+    let names = names.into_iter().filter(|name| !is_hidden(name));
+    names.fold(view.include_none(), ToolView::include)
 }
 
-fn names<'a>(field: &Field<'a>, report: &mut ProblemReport<'_>) -> Vec<&'a str> {
-    let items = field.items(report).unwrap_or_default();
-    items.iter().filter_map(|item| item.text(report)).collect()
+/// The texts of a list.
+fn names<'a>(field: &Field<'a>) -> Option<Vec<&'a str>> {
+    Some(field.items()?.iter().filter_map(Field::text).collect())
 }
 
 /// Whether `tools` says which calls a person is asked about, as in Codex' files, and nothing of what is shown.
@@ -90,11 +111,11 @@ fn is_approval(field: &Field<'_>, host: Host) -> bool {
 }
 
 /// The tools of a server that an agent of Amazon Q or Kiro sees; `None` for all of them.
-fn granted<'a>(server: &str, context: &EntryContext<'a>) -> Option<Vec<&'a str>> {
-    let granted = context.granted_tools()?;
+fn granted<'a>(entry: &ServerEntry<'a>) -> Option<Vec<&'a str>> {
+    let granted = entry.layout.granted.as_ref()?;
     let of_server = granted
         .iter()
-        .filter_map(|tool| tool.strip_prefix('@')?.strip_prefix(server));
+        .filter_map(|tool| tool.strip_prefix('@')?.strip_prefix(entry.name));
     let mut tools = Vec::new();
     for tool in of_server {
         match tool.strip_prefix('/') {
@@ -113,7 +134,7 @@ fn granted<'a>(server: &str, context: &EntryContext<'a>) -> Option<Vec<&'a str>>
 ///
 /// opencode calls a tool `SERVER_TOOL`, with `_` for what is no letter, digit, `_` or `-`. Its `?` stands for one
 /// character; a `*` in its place hides at least as much.
-fn patterns_after(server: &str, context: &EntryContext<'_>) -> Vec<Glob> {
+fn patterns_after(entry: &ServerEntry<'_>) -> Vec<Glob> {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || c == '-' {
             c
@@ -121,10 +142,10 @@ fn patterns_after(server: &str, context: &EntryContext<'_>) -> Vec<Glob> {
             '_'
         }
     };
-    let name: String = server.chars().map(plain).collect();
+    let name: String = entry.name.chars().map(plain).collect();
     let prefix = format!("{name}_");
     let mut hidden = Vec::new();
-    for pattern in context.hidden_tools() {
+    for pattern in &entry.layout.hidden {
         if *pattern == name {
             hidden.push(Glob::new("*"));
         }

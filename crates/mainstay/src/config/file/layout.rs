@@ -50,7 +50,7 @@ impl<'a> Layout<'a> {
         syntax: Syntax,
         file: &Path,
         directory: &Path,
-        report: &mut ProblemReport<'_>,
+        report: &ProblemReport<'_>,
     ) -> Result<Self, String> {
         let mut layout = Self {
             host: Host::Common,
@@ -108,7 +108,7 @@ impl<'a> Layout<'a> {
         root: &'a Mapping<'a>,
         file: &Path,
         directory: &Path,
-        report: &mut ProblemReport<'_>,
+        report: &ProblemReport<'_>,
     ) {
         for property in root.properties.iter().filter(|property| is_group(&property.name)) {
             self.add(vec![&*property.name], &property.node);
@@ -138,7 +138,7 @@ impl<'a> Layout<'a> {
     }
 
     /// The servers of the project that `directory` is in. Claude Code keeps those of all projects in one file.
-    fn projects(&mut self, root: &'a Mapping<'a>, directory: &Path, report: &mut ProblemReport<'_>) {
+    fn projects(&mut self, root: &'a Mapping<'a>, directory: &Path, report: &ProblemReport<'_>) {
         let Some(property) = root
             .properties
             .iter()

@@ -1,12 +1,12 @@
 //! Finds the servers in a file.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 
 use super::bounded::FilesRead;
 use super::configuration::{ConfigError, Configuration};
-use super::entry::{self, EntryContext};
-use super::expand::Lookup;
+use super::entry;
+use super::expand::{Lookup, Variables};
 use super::fields::{Field, unknown};
 use super::host::{self, Host};
 use super::layout::{GROUPS, Group, Layout, is_group};
@@ -53,15 +53,14 @@ pub(super) fn parse(
     let path = || file.to_owned();
     let (syntax, node) = tree(text, file)?;
     let root = node.as_object().ok_or_else(|| not_an_object(text, file, &node))?;
-    let mut report = ProblemReport::new(text, file);
-    let layout = Layout::of(root, syntax, file, context.directory, &mut report).map_err(|fix| {
-        ConfigError::NoServers {
+    let report = ProblemReport::new(text, file);
+    let layout =
+        Layout::of(root, syntax, file, context.directory, &report).map_err(|fix| ConfigError::NoServers {
             path: path(),
             position: lines.position(node.start),
             key: host::usual_key(syntax),
             fix,
-        }
-    })?;
+        })?;
     if let Some(group) = layout.groups.iter().find(|group| !holds_servers(group.node)) {
         return Err(ConfigError::ServersNotAnObject {
             path: path(),
@@ -70,11 +69,11 @@ pub(super) fn parse(
             found: group.node.value.kind(),
         });
     }
-    top_level(root, layout.host, &mut report);
-    let scope = EntryContext::new(context, &layout);
-    let servers = entries(&layout.groups, &mut report)
+    top_level(root, layout.host, &report);
+    let variables = Variables::of(context, &layout);
+    let servers = entries(&layout.groups, &report)
         .into_iter()
-        .filter_map(|(name, entry)| entry::read(name, &entry, &scope, &mut report))
+        .filter_map(|(name, entry)| entry::read(name, entry, &layout, variables))
         .collect();
     let (problems, refused) = report.finish();
     Ok(Configuration {
@@ -83,8 +82,7 @@ pub(super) fn parse(
         refused,
         host: layout.host,
         source: file.to_owned(),
-        // The caller owns the reader, and fills this in.
-        other_files: BTreeSet::new(),
+        other_files: context.files.paths(),
     })
 }
 
@@ -144,7 +142,7 @@ fn holds_servers(node: &Node<'_>) -> bool {
     }
 }
 
-fn top_level(root: &Mapping<'_>, host: Host, report: &mut ProblemReport<'_>) {
+fn top_level(root: &Mapping<'_>, host: Host, report: &ProblemReport<'_>) {
     if host.has_other_settings() || (host == Host::VsCode && !root.has("servers")) {
         return;
     }
@@ -159,13 +157,12 @@ fn top_level(root: &Mapping<'_>, host: Host, report: &mut ProblemReport<'_>) {
 /// One server as it stands in a group.
 struct FoundServer<'a> {
     name: &'a str,
-    name_at: usize,
     entry: Field<'a>,
     overrides: bool,
 }
 
 /// The entries of all groups, in order. A name that is written twice is refused: neither can be known to be meant.
-fn entries<'a>(groups: &[Group<'a>], report: &mut ProblemReport<'_>) -> Vec<(&'a str, Field<'a>)> {
+fn entries<'a>(groups: &[Group<'a>], report: &'a ProblemReport<'a>) -> Vec<(&'a str, Field<'a>)> {
     let mut all: Vec<FoundServer<'a>> = Vec::new();
     for group in groups {
         all.extend(found(group, report));
@@ -179,10 +176,11 @@ fn entries<'a>(groups: &[Group<'a>], report: &mut ProblemReport<'_>) -> Vec<(&'a
     all.retain(|found| {
         let is_replaced = !found.overrides && overriding.contains(&found.name);
         if is_replaced {
-            let problem = ProblemText::from("the server of the same name in this project is used instead");
-            found.entry.note(report, problem);
+            found
+                .entry
+                .note("the server of the same name in this project is used instead");
         } else {
-            written.entry(found.name).or_default().push(found.name_at);
+            written.entry(found.name).or_default().push(found.entry.at);
         }
         !is_replaced
     });
@@ -190,10 +188,9 @@ fn entries<'a>(groups: &[Group<'a>], report: &mut ProblemReport<'_>) -> Vec<(&'a
     for found in all {
         match written[found.name].as_slice() {
             [first, second, ..] => {
-                if found.name_at == *second {
+                if found.entry.at == *second {
                     report.begin(found.name);
-                    let problem = duplicate(report, *first, *second);
-                    report.error(&found.entry.shown, *second, problem);
+                    found.entry.error(duplicate(report, *first, *second));
                 }
             }
             [_] | [] => entries.push((found.name, found.entry)),
@@ -203,15 +200,17 @@ fn entries<'a>(groups: &[Group<'a>], report: &mut ProblemReport<'_>) -> Vec<(&'a
 }
 
 /// The servers of a group.
-fn found<'a>(group: &Group<'a>, report: &mut ProblemReport<'_>) -> Vec<FoundServer<'a>> {
+fn found<'a>(group: &Group<'a>, report: &'a ProblemReport<'a>) -> Vec<FoundServer<'a>> {
     let overrides = group.overrides;
     match &group.node.value {
         Value::Object(servers) => {
-            let servers = servers.properties.iter().map(|property| FoundServer {
-                name: &property.name,
-                name_at: property.name_at,
-                entry: Field::entry(dotted(&group.shown, &property.name), property),
-                overrides,
+            let servers = servers.properties.iter().map(|property| {
+                let shown = dotted(&group.shown, &property.name);
+                FoundServer {
+                    name: &property.name,
+                    entry: Field::entry(shown, property.name_at, &property.node, report),
+                    overrides,
+                }
             });
             servers.collect()
         }
@@ -234,10 +233,10 @@ fn found<'a>(group: &Group<'a>, report: &mut ProblemReport<'_>) -> Vec<FoundServ
                     return None;
                 };
                 let name_at = name.map_or(node.start, |name| name.start);
+                let entry = Field::entry(dotted(&group.shown, text), name_at, node, report);
                 Some(FoundServer {
                     name: text,
-                    name_at,
-                    entry: Field::at_name(dotted(&group.shown, text), name_at, node),
+                    entry,
                     overrides,
                 })
             });

@@ -1,5 +1,6 @@
 //! Collects problems while a file is read, and knows where everything stands.
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
@@ -8,10 +9,15 @@ use crate::config::problem::{Position, Problem, ProblemText, SettingProblem, Sev
 /// How many problems of one file are kept. A person reads no more, and a hostile file could hold millions.
 pub(super) const MAX_PROBLEMS: usize = 200;
 
-/// The problems of one file. Whatever is said between two `begin`s concerns one server.
+/// The problems of one file. Whatever is said between two `begin`s concerns one server. Every field that is read shares it.
 pub(super) struct ProblemReport<'t> {
     lines: LineIndex<'t>,
     file: &'t Path,
+    found: RefCell<Findings>,
+}
+
+#[derive(Default)]
+struct Findings {
     problems: Vec<Problem>,
     refused: BTreeSet<String>,
     server: Option<String>,
@@ -34,35 +40,32 @@ impl<'t> ProblemReport<'t> {
         Self {
             lines: LineIndex::new(text),
             file,
-            problems: Vec::new(),
-            refused: BTreeSet::new(),
-            server: None,
-            is_off: false,
-            lacking: None,
-            seen: HashMap::new(),
+            found: RefCell::default(),
         }
     }
 
     /// From here on, problems concern this server.
-    pub(super) fn begin(&mut self, server: &str) {
-        self.server = Some(server.to_owned());
-        self.is_off = false;
-        self.lacking = None;
-        self.seen.clear();
+    pub(super) fn begin(&self, server: &str) {
+        let mut found = self.found.borrow_mut();
+        found.server = Some(server.to_owned());
+        found.is_off = false;
+        found.lacking = None;
+        found.seen.clear();
     }
 
     /// The current server is disabled: it needs no values.
-    pub(super) fn is_disabled(&mut self) {
-        self.is_off = true;
+    pub(super) fn is_disabled(&self) {
+        self.found.borrow_mut().is_off = true;
     }
 
     /// A value that is not there: an error, unless nothing needs it because the current server is disabled.
-    pub(super) fn lack(&mut self, shown: &str, at: usize, problem: impl Into<ProblemText>) {
+    pub(super) fn lack(&self, shown: &str, at: usize, problem: impl Into<ProblemText>) {
         let problem = problem.into();
-        if !self.is_off {
+        if !self.found.borrow().is_off {
             return self.error(shown, at, problem);
         }
-        self.lacking.get_or_insert_with(|| problem.message.clone());
+        let lacking = || problem.message.clone();
+        self.found.borrow_mut().lacking.get_or_insert_with(lacking);
         let message = format!(
             "{}, which matters only when the server is enabled",
             problem.message
@@ -71,48 +74,51 @@ impl<'t> ProblemReport<'t> {
     }
 
     /// The first value that the current server lacks, if it is disabled.
-    pub(super) fn lacking(&self) -> Option<&str> {
-        self.lacking.as_deref()
+    pub(super) fn lacking(&self) -> Option<String> {
+        self.found.borrow().lacking.clone()
     }
 
     /// Remembers where a key of the current server stands, for problems found when all is read.
-    pub(super) fn saw(&mut self, path: &str, shown: &str, at: usize) {
+    pub(super) fn saw(&self, path: &str, shown: &str, at: usize) {
         let shown = shown.to_owned();
-        self.seen.entry(path.to_owned()).or_insert(Seen { shown, at });
+        let mut found = self.found.borrow_mut();
+        found.seen.entry(path.to_owned()).or_insert(Seen { shown, at });
     }
 
     /// Something that costs the current server.
-    pub(super) fn error(&mut self, shown: &str, at: usize, problem: impl Into<ProblemText>) {
+    pub(super) fn error(&self, shown: &str, at: usize, problem: impl Into<ProblemText>) {
         self.add(Severity::Error, shown, at, problem.into());
     }
 
     /// Something worth a look.
-    pub(super) fn warning(&mut self, shown: &str, at: usize, problem: impl Into<ProblemText>) {
+    pub(super) fn warning(&self, shown: &str, at: usize, problem: impl Into<ProblemText>) {
         self.add(Severity::Warning, shown, at, problem.into());
     }
 
     /// Something a person may want to know, which needs no change of the file.
-    pub(super) fn note(&mut self, shown: &str, at: usize, problem: impl Into<ProblemText>) {
+    pub(super) fn note(&self, shown: &str, at: usize, problem: impl Into<ProblemText>) {
         self.add(Severity::Note, shown, at, problem.into());
     }
 
     /// A problem of the finished server: stands where its key was written, or the nearest key around it.
-    pub(super) fn setting(&mut self, problem: SettingProblem) {
+    pub(super) fn setting(&self, problem: SettingProblem) {
         let mut path = problem.key.as_str();
+        let found = self.found.borrow();
         let seen = loop {
-            match self.seen.get(path) {
+            match found.seen.get(path) {
                 Some(seen) => break Some((seen.shown.clone(), seen.at)),
                 None if path.is_empty() => break None,
                 None => path = &path[..path.rfind(['.', '[']).unwrap_or(0)],
             }
         };
+        drop(found);
         let (shown, at) = seen.unwrap_or_default();
         self.add(problem.severity, &shown, at, problem.text);
     }
 
     /// Whether this server has an error.
     pub(super) fn is_refused(&self, server: &str) -> bool {
-        self.refused.contains(server)
+        self.found.borrow().refused.contains(server)
     }
 
     /// The line a byte of the text stands on.
@@ -126,19 +132,27 @@ impl<'t> ProblemReport<'t> {
     }
 
     /// The problems, in the order of the file, and the names of the servers with errors.
-    pub(super) fn finish(mut self) -> (Vec<Problem>, BTreeSet<String>) {
-        self.problems.sort_by_key(|problem| problem.position);
-        (self.problems, self.refused)
+    pub(super) fn finish(self) -> (Vec<Problem>, BTreeSet<String>) {
+        let mut found = self.found.into_inner();
+        found.problems.sort_by_key(|problem| problem.position);
+        (found.problems, found.refused)
     }
 
-    fn add(&mut self, severity: Severity, shown: &str, at: usize, problem: ProblemText) {
-        if let (Severity::Error, Some(server)) = (severity, &self.server) {
-            self.refused.insert(server.clone());
+    fn add(&self, severity: Severity, shown: &str, at: usize, problem: ProblemText) {
+        let mut found = self.found.borrow_mut();
+        let Findings {
+            problems,
+            refused,
+            server,
+            ..
+        } = &mut *found;
+        if let (Severity::Error, Some(server)) = (severity, &*server) {
+            refused.insert(server.clone());
         }
-        if self.problems.len() < MAX_PROBLEMS {
-            self.problems.push(Problem {
+        if problems.len() < MAX_PROBLEMS {
+            problems.push(Problem {
                 severity,
-                server: self.server.clone(),
+                server: server.clone(),
                 key: Some(shown.to_owned()),
                 position: Some(self.lines.position(at)),
                 file: Some(self.file.to_owned()),

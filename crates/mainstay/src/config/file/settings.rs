@@ -6,130 +6,59 @@ use mainstay_lifecycle::{Backoff, Policy, Probe, WhenLost, WhenSpent};
 
 use super::fields::{Field, FieldSet};
 use super::host::Host;
-use super::keys::{BACKOFF, BUCKET, OF_OPENCODE, PROBE, RESTART, TOOLS};
-use super::report::ProblemReport;
+use super::keys::{BACKOFF, BUCKET, OF_OPENCODE, PROBE, RESTART};
 use super::syntax::Value;
-use crate::config::builder::ServerBuilder;
 use crate::config::problem::ProblemText;
-use crate::config::server::{Isolation, Replay};
-use crate::config::target::Target;
-use crate::config::tool_view::ToolView;
+use crate::config::server::{CommonSettings, Isolation, Replay};
 use crate::protocol::Era;
 
-/// Puts the settings of an entry on its server.
-pub(super) fn settings<T: Into<Target>>(
-    mut server: ServerBuilder<T>,
-    fields: &FieldSet<'_>,
-    report: &mut ProblemReport<'_>,
-) -> ServerBuilder<T> {
-    server = server
-        .policy(policy(fields, report))
-        .enabled(enabled(fields, report));
-    if let Some(required) = fields.read("required", Field::flag, report) {
-        server = server.required(required);
-    }
-    if let Some(lazy) = fields.read("lazy", Field::flag, report) {
-        server = server.lazy(lazy);
-    }
-    if let Some(isolation) = fields.read("isolation", isolation, report) {
-        server = server.isolation(isolation);
-    }
-    if let Some(timeout) = fields.read("startup_timeout", Field::duration, report) {
-        server = server.startup_timeout(timeout);
-    }
-    if let Some(timeout) = fields.read("call_timeout", Field::duration, report) {
-        server = server.call_timeout(timeout);
-    }
-    if let Some(timeout) = fields.read("call_idle_timeout", Field::duration, report) {
-        server = server.call_idle_timeout(timeout);
-    }
-    if let Some(timeout) = fields.read("wait_timeout", Field::duration, report) {
-        server = server.wait_timeout(timeout);
-    }
-    if let Some(era) = fields.read("era", era, report) {
-        server = server.era(era);
-    }
-    if let Some(waiters) = fields.read("waiters", Field::whole_number, report) {
-        server = server.waiters(waiters);
-    }
-    if let Some(replay) = fields.read("replay", replay, report) {
-        server = server.replay(replay);
-    }
-    server
+/// Reads the settings of an entry.
+pub(super) fn read(settings: &mut CommonSettings, fields: &FieldSet<'_>) {
+    settings.policy = policy(fields);
+    settings.enabled = enabled(fields);
+    fields.read_into(&mut settings.required, "required", Field::flag);
+    fields.read_into(&mut settings.lazy, "lazy", Field::flag);
+    fields.read_into(&mut settings.isolation, "isolation", isolation);
+    fields.read_into(&mut settings.startup_timeout, "startup_timeout", Field::duration);
+    fields.read_into(&mut settings.call_timeout, "call_timeout", Field::duration);
+    fields.read_into(
+        &mut settings.call_idle_timeout,
+        "call_idle_timeout",
+        Field::duration,
+    );
+    fields.read_into(&mut settings.wait_timeout, "wait_timeout", Field::duration);
+    settings.era = fields.read("era", era);
+    fields.read_into(&mut settings.waiters, "waiters", Field::whole_number);
+    fields.read_into(&mut settings.replay, "replay", replay);
 }
 
 /// `enabled`, or the `disabled` that other programs write.
-fn enabled(fields: &FieldSet<'_>, report: &mut ProblemReport<'_>) -> bool {
-    let enabled = fields.read("enabled", Field::flag, report);
+fn enabled(fields: &FieldSet<'_>) -> bool {
+    let enabled = fields.read("enabled", Field::flag);
     let Some(field) = fields.get("disabled") else {
         return enabled.unwrap_or(true);
     };
-    let disabled = field.flag(report);
+    let disabled = field.flag();
     if enabled.is_some() && enabled == disabled {
-        field.error(
-            report,
-            ProblemText::new("contradicts `enabled`", "keep one of the two"),
-        );
+        field.error(ProblemText::new("contradicts `enabled`", "keep one of the two"));
     }
     !disabled.unwrap_or(false)
 }
 
-fn era(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option<Era> {
+fn era(field: &Field<'_>) -> Option<Era> {
     let eras = [("legacy", Era::Legacy), ("modern", Era::Modern)];
-    field.one_of(&eras, r#"write "legacy" or "modern", or leave it out"#, report)
+    field.one_of(&eras, r#"write "legacy" or "modern", or leave it out"#)
 }
 
-fn isolation(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option<Isolation> {
+fn isolation(field: &Field<'_>) -> Option<Isolation> {
     let kinds = [("shared", Isolation::Shared), ("session", Isolation::Session)];
     let fix = r#"write "shared", or "session" for a server of its own for each client"#;
-    field.one_of(&kinds, fix, report)
+    field.one_of(&kinds, fix)
 }
 
-fn replay(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option<Replay> {
+fn replay(field: &Field<'_>) -> Option<Replay> {
     let choices = [("safe", Replay::Safe), ("never", Replay::Never)];
-    field.one_of(&choices, r#"write "safe" or "never""#, report)
-}
-
-/// Which tools are shown, and how.
-pub(super) fn tools(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option<ToolView> {
-    let view = ToolView::default();
-    if matches!(field.value(), Value::Array(_)) {
-        return Some(included(view, field, report));
-    }
-    let fields = FieldSet::of(field, field.object(report)?, &TOOLS, report);
-    let mut view = match fields.get("include") {
-        Some(field) => included(view, field, report),
-        None => view,
-    };
-    for item in fields.items("exclude", report) {
-        if let Some(pattern) = item.text(report) {
-            view = view.exclude(pattern);
-        }
-    }
-    for (tool, field) in fields.entries("rename", report) {
-        if let Some(name) = field.text(report) {
-            view = view.rename(tool, name);
-        }
-    }
-    for (tool, field) in fields.entries("describe", report) {
-        if let Some(text) = field.text(report) {
-            view = view.describe_as(tool, text);
-        }
-    }
-    Some(view)
-}
-
-fn included(mut view: ToolView, field: &Field<'_>, report: &mut ProblemReport<'_>) -> ToolView {
-    let Some(items) = field.items(report) else {
-        return view;
-    };
-    view = view.include_none();
-    for item in items {
-        if let Some(pattern) = item.text(report) {
-            view = view.include(pattern);
-        }
-    }
-    view
+    field.one_of(&choices, r#"write "safe" or "never""#)
 }
 
 const SECOND: f64 = 1.0;
@@ -138,202 +67,158 @@ const MILLISECOND: f64 = 0.001;
 /// The shortest limit that Claude Code uses.
 const SHORTEST_OF_CLAUDE_CODE: Duration = Duration::from_secs(1);
 
-/// Puts the limits of an entry on its server.
-pub(super) fn foreign_timeouts<T: Into<Target>>(
-    mut server: ServerBuilder<T>,
-    fields: &FieldSet<'_>,
-    host: Host,
-    report: &mut ProblemReport<'_>,
-) -> ServerBuilder<T> {
+/// Reads the limits that other programs write.
+pub(super) fn foreign_timeouts(settings: &mut CommonSettings, fields: &FieldSet<'_>, host: Host) {
     let startup = [
         ("startup_timeout_ms", MILLISECOND),
         ("connection_timeout", MILLISECOND),
         ("startup_timeout_sec", SECOND),
     ];
     for (key, unit) in startup {
-        if let Some(limit) = fields.get(key).and_then(|field| limit(field, unit, report)) {
-            server = server.startup_timeout(limit);
-        }
+        fields.read_into(&mut settings.startup_timeout, key, |field| limit(field, unit));
     }
-    let tool = fields.get("tool_timeout_sec");
-    if let Some(limit) = tool.and_then(|field| limit(field, SECOND, report)) {
-        server = calls(server, limit, fields);
+    if let Some(limit) = fields.read("tool_timeout_sec", |field| limit(field, SECOND)) {
+        limit_calls(settings, limit, fields);
     }
-    match (fields.get("timeout"), host.timeout_unit()) {
-        (None, _) => server,
-        (Some(field), _) if host == Host::OpenCode => opencode(server, field, fields, report),
-        (Some(field), Some(unit)) => match limit(field, unit, report) {
-            Some(limit) if host == Host::ClaudeCode && limit < SHORTEST_OF_CLAUDE_CODE => {
-                let problem = ProblemText::new(
-                    "Claude Code ignores a limit below 1000 ms, and so does Mainstay",
-                    r#"set "call_timeout""#,
-                );
-                field.warning(report, problem);
-                server
-            }
-            Some(limit) => calls(server, limit, fields),
-            None => server,
-        },
-        (Some(field), None) => {
-            let problem = ProblemText::new(
-                "ignored, since programs count it in seconds or in milliseconds",
-                r#"set "call_timeout", such as "30s""#,
-            );
-            field.warning(report, problem);
-            server
+    let Some(field) = fields.get("timeout") else {
+        return;
+    };
+    if host == Host::OpenCode {
+        return opencode(settings, field, fields);
+    }
+    let Some(unit) = host.timeout_unit() else {
+        return field.warning(ProblemText::new(
+            "ignored, since programs count it in seconds or in milliseconds",
+            r#"set "call_timeout", such as "30s""#,
+        ));
+    };
+    match limit(field, unit) {
+        Some(limit) if host == Host::ClaudeCode && limit < SHORTEST_OF_CLAUDE_CODE => {
+            field.warning(ProblemText::new(
+                "Claude Code ignores a limit below 1000 ms, and so does Mainstay",
+                r#"set "call_timeout""#,
+            ));
         }
+        Some(limit) => limit_calls(settings, limit, fields),
+        None => {}
     }
 }
 
-/// A limit of calls, with and without progress: other programs know no difference.
-fn calls<T: Into<Target>>(
-    server: ServerBuilder<T>,
-    limit: Duration,
-    fields: &FieldSet<'_>,
-) -> ServerBuilder<T> {
+/// Limits calls, with and without progress: other programs know no difference.
+fn limit_calls(settings: &mut CommonSettings, limit: Duration, fields: &FieldSet<'_>) {
     // What is written for Mainstay counts.
-    if fields.get("call_timeout").is_some() || fields.get("call_idle_timeout").is_some() {
-        return server;
+    if fields.get("call_timeout").is_none() && fields.get("call_idle_timeout").is_none() {
+        settings.call_timeout = limit;
+        settings.call_idle_timeout = limit;
     }
-    server.call_timeout(limit).call_idle_timeout(limit)
 }
 
 /// A number bounds the listing of tools; an object has a limit for the start and one for requests.
-fn opencode<T: Into<Target>>(
-    mut server: ServerBuilder<T>,
-    field: &Field<'_>,
-    fields: &FieldSet<'_>,
-    report: &mut ProblemReport<'_>,
-) -> ServerBuilder<T> {
-    let Value::Object(object) = field.value() else {
-        let problem =
-            ProblemText::from("opencode's limit for listing tools; Mainstay has a limit of its own");
-        field.note(report, problem);
-        return server;
-    };
-    let limits = FieldSet::of(field, object, &OF_OPENCODE, report);
-    let mut read = |key| {
-        limits
-            .get(key)
-            .and_then(|field| limit(field, MILLISECOND, report))
-    };
-    if let Some(startup) = read("startup") {
-        server = server.startup_timeout(startup);
+fn opencode(settings: &mut CommonSettings, field: &Field<'_>, fields: &FieldSet<'_>) {
+    if field.as_object().is_none() {
+        return field.note("opencode's limit for listing tools; Mainstay has a limit of its own");
     }
-    match read("request") {
-        Some(request) => calls(server, request, fields),
-        None => server,
+    let Some(limits) = field.fields(&OF_OPENCODE) else {
+        return;
+    };
+    let read = |field: &Field<'_>| limit(field, MILLISECOND);
+    limits.read_into(&mut settings.startup_timeout, "startup", read);
+    if let Some(request) = limits.read("request", read) {
+        limit_calls(settings, request, fields);
     }
 }
 
-fn limit(field: &Field<'_>, unit: f64, report: &mut ProblemReport<'_>) -> Option<Duration> {
-    let limit = field.duration_in(unit, report)?;
+fn limit(field: &Field<'_>, unit: f64) -> Option<Duration> {
+    let limit = field.duration_in(unit)?;
     if limit.is_zero() {
-        field.error(report, "must be longer than zero");
+        field.error("must be longer than zero");
         return None;
     }
     Some(limit)
 }
 
-/// The policy of a server, from its fields.
-pub(super) fn policy(fields: &FieldSet<'_>, report: &mut ProblemReport<'_>) -> Policy {
+/// The policy of a server.
+fn policy(fields: &FieldSet<'_>) -> Policy {
     let mut policy = Policy::default();
     if let Some(field) = fields.get("restart") {
-        restart(field, &mut policy, report);
+        restart(field, &mut policy);
     }
     if let Some(field) = fields.get("probe") {
-        policy.probe = probe(field, report);
+        policy.probe = probe(field);
     }
     if let Some(field) = fields.get("idle_stop") {
         policy.idle_stop = match field.value() {
             Value::Flag(false) => None,
-            _ => field.duration(report),
+            _ => field.duration(),
         };
     }
     if let Some(field) = fields.get("refresh_interval") {
-        policy.expiry.every = field.duration(report);
+        policy.expiry.every = field.duration();
     }
     policy
 }
 
-fn restart(field: &Field<'_>, policy: &mut Policy, report: &mut ProblemReport<'_>) {
+fn restart(field: &Field<'_>, policy: &mut Policy) {
     if let Value::Text(text) = field.value() {
         if text.as_ref() == "never" {
             policy.when_lost = WhenLost::StayDisconnected;
         } else {
-            when_spent(field, policy, report, r#"write "probe", "give_up" or "never""#);
+            when_spent(field, policy, r#"write "probe", "give_up" or "never""#);
         }
         return;
     }
-    let Some(object) = field.object(report) else {
+    let Some(fields) = field.fields(&RESTART) else {
         return;
     };
-    let fields = FieldSet::of(field, object, &RESTART, report);
-    if let Some(budget) = fields.read("budget", Field::count, report) {
-        policy.budget = budget;
-    }
-    if let Some(field) = fields.get("backoff") {
-        backoff(field, policy, report);
-    }
+    fields.read_into(&mut policy.budget, "budget", Field::count);
+    fields.read_into(&mut policy.backoff, "backoff", backoff);
     if let Some(field) = fields.get("when_spent") {
-        when_spent(field, policy, report, r#"write "probe" or "give_up""#);
+        when_spent(field, policy, r#"write "probe" or "give_up""#);
     }
     if let Some(field) = fields.get("slow_probe") {
-        let period = field.duration(report);
-        match (&mut policy.when_spent, period) {
+        match (&mut policy.when_spent, field.duration()) {
             (WhenSpent::ProbeEvery(every), Some(period)) => *every = period,
             (WhenSpent::ProbeEvery(_), None) => {}
-            (WhenSpent::GiveUp, _) => {
-                let problem = ProblemText::new(
-                    r#"has no effect, since when_spent is "give_up""#,
-                    "remove one of the two",
-                );
-                field.warning(report, problem);
-            }
+            (WhenSpent::GiveUp, _) => field.warning(ProblemText::new(
+                r#"has no effect, since when_spent is "give_up""#,
+                "remove one of the two",
+            )),
         }
     }
-    if let Some(field) = fields.get("bucket") {
-        bucket(field, policy, report);
+    if let Some(bucket) = fields.read("bucket", |field| field.fields(&BUCKET)) {
+        bucket.read_into(&mut policy.bucket.size, "size", Field::count);
+        bucket.read_into(&mut policy.bucket.refill_every, "refill_every", Field::duration);
     }
-    if let Some(stable_after) = fields.read("stable_after", Field::duration, report) {
-        policy.stable_after = stable_after;
-    }
+    fields.read_into(&mut policy.stable_after, "stable_after", Field::duration);
 }
 
-fn when_spent(field: &Field<'_>, policy: &mut Policy, report: &mut ProblemReport<'_>, fix: &str) {
-    match field.text(report) {
+fn when_spent(field: &Field<'_>, policy: &mut Policy, fix: &str) {
+    match field.text() {
         None | Some("probe") => {}
         Some("give_up" | "giveUp") => policy.when_spent = WhenSpent::GiveUp,
-        Some("never") => field.error(
-            report,
-            ProblemText::new(
-                "says nothing of a budget that is spent",
-                r#"for a server that only a call or a person starts again, write "restart": "never""#,
-            ),
-        ),
-        Some(other) => field.not_understood(other, fix, report),
+        Some("never") => field.error(ProblemText::new(
+            "says nothing of a budget that is spent",
+            r#"for a server that only a call or a person starts again, write "restart": "never""#,
+        )),
+        Some(other) => field.not_understood(other, fix),
     }
 }
 
-fn backoff(field: &Field<'_>, policy: &mut Policy, report: &mut ProblemReport<'_>) {
-    let Some(object) = field.object(report) else {
-        return;
-    };
-    let fields = FieldSet::of(field, object, &BACKOFF, report);
-    let first = fields.read("first", Field::duration, report);
-    let ceiling = fields.read("ceiling", Field::duration, report);
+fn backoff(field: &Field<'_>) -> Option<Backoff> {
+    let fields = field.fields(&BACKOFF)?;
+    let first = fields.read("first", Field::duration);
+    let ceiling = fields.read("ceiling", Field::duration);
     let usual = Backoff::default();
-    policy.backoff = match (first, ceiling) {
+    Some(match (first, ceiling) {
         (Some(first), Some(ceiling)) => {
             if ceiling < first
                 && !ceiling.is_zero()
                 && let Some(field) = fields.get("ceiling")
             {
-                let problem = ProblemText::new(
+                field.error(ProblemText::new(
                     "the longest pause is shorter than the first",
                     "raise it, or lower `first`",
-                );
-                field.error(report, problem);
+                ));
             }
             // A zero ceiling stays what it is, so that it is reported as such.
             Backoff::new(first.min(ceiling), ceiling)
@@ -341,36 +226,17 @@ fn backoff(field: &Field<'_>, policy: &mut Policy, report: &mut ProblemReport<'_
         (Some(first), None) => Backoff::new(first, usual.ceiling()),
         (None, Some(ceiling)) => Backoff::new(usual.first().min(ceiling), ceiling),
         (None, None) => usual,
-    };
+    })
 }
 
-fn bucket(field: &Field<'_>, policy: &mut Policy, report: &mut ProblemReport<'_>) {
-    let Some(object) = field.object(report) else {
-        return;
-    };
-    let fields = FieldSet::of(field, object, &BUCKET, report);
-    if let Some(size) = fields.read("size", Field::count, report) {
-        policy.bucket.size = size;
-    }
-    if let Some(refill_every) = fields.read("refill_every", Field::duration, report) {
-        policy.bucket.refill_every = refill_every;
-    }
-}
-
-fn probe(field: &Field<'_>, report: &mut ProblemReport<'_>) -> Option<Probe> {
+fn probe(field: &Field<'_>) -> Option<Probe> {
     let mut probe = Probe::default();
     if let Value::Flag(flag) = field.value() {
         return flag.then_some(probe);
     }
-    let fields = FieldSet::of(field, field.object(report)?, &PROBE, report);
-    if let Some(after_silence) = fields.read("after_silence", Field::duration, report) {
-        probe.after_silence = after_silence;
-    }
-    if let Some(timeout) = fields.read("timeout", Field::duration, report) {
-        probe.timeout = timeout;
-    }
-    if let Some(misses) = fields.read("misses", Field::count, report) {
-        probe.misses = misses;
-    }
+    let fields = field.fields(&PROBE)?;
+    fields.read_into(&mut probe.after_silence, "after_silence", Field::duration);
+    fields.read_into(&mut probe.timeout, "timeout", Field::duration);
+    fields.read_into(&mut probe.misses, "misses", Field::count);
     Some(probe)
 }

@@ -34,9 +34,9 @@ impl<'t> SourceTree<'t> {
         let object = root
             .as_object()
             .ok_or_else(|| parse::not_an_object(text, file, &root))?;
-        let mut report = ProblemReport::new(text, file);
+        let report = ProblemReport::new(text, file);
         // In no project: the groups of all projects are found below.
-        let layout = Layout::of(object, syntax, file, Path::new(""), &mut report);
+        let layout = Layout::of(object, syntax, file, Path::new(""), &report);
         let (host, mut groups) = match layout {
             Ok(layout) => {
                 let groups = layout.groups.iter().map(|group| owned(&group.keys)).collect();
