@@ -43,7 +43,7 @@ impl InboundHandler {
                 );
             }
         };
-        let begun = self.answering().begin(id);
+        let begun = self.answering.lock().begin(id);
         let (number, place) = match begun {
             Begun::Now(number, place) => (number, place),
             Begun::Before => {
@@ -80,7 +80,7 @@ impl InboundHandler {
             owed.give(answer);
             drop(held);
         });
-        if !self.answering().note(id, number, task.abort_handle()) {
+        if !self.answering.lock().note(id, number, task.abort_handle()) {
             // It is done, or the server took its request back meanwhile.
             task.abort();
         }
@@ -197,7 +197,7 @@ struct Owed {
 
 impl Owed {
     fn give(&self, answer: Result<RawJson, RpcError>) {
-        if self.inbound.answering().end(&self.id, self.number) {
+        if self.inbound.answering.lock().end(&self.id, self.number) {
             self.peer.respond(&self.id, answer);
         }
     }
