@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
@@ -11,6 +11,7 @@ use mainstay_lifecycle::{Cause, Generation, Recovery, StateKind};
 use tokio::sync::broadcast;
 
 use crate::PlainText;
+use crate::lock::Lock;
 use crate::process::ProcessExit;
 use crate::server::{Reason, Slot};
 use crate::transport::http::{Challenge, HttpFailure};
@@ -271,7 +272,7 @@ fn received(received: Result<Event, broadcast::error::RecvError>) -> Option<Even
 
 /// Numbers the events and sends them to the readers. The lock keeps them in the order of their numbers.
 #[derive(Debug)]
-pub(crate) struct EventLog(Mutex<Numbered>);
+pub(crate) struct EventLog(Lock<Numbered>);
 
 #[derive(Debug)]
 struct Numbered {
@@ -282,12 +283,12 @@ struct Numbered {
 impl EventLog {
     pub(crate) fn new() -> Self {
         let (sender, _) = broadcast::channel(EVENTS_LIMIT);
-        Self(Mutex::new(Numbered { last: 0, sender }))
+        Self(Lock::new(Numbered { last: 0, sender }))
     }
 
     /// Numbers the event and sends it.
     pub(crate) fn emit(&self, mut event: Event) {
-        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = self.0.lock();
         log.last += 1;
         event.sequence = log.last;
         // No reader is no error.
@@ -295,7 +296,7 @@ impl EventLog {
     }
 
     pub(crate) fn subscribe(&self) -> Events {
-        let log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = self.0.lock();
         Events(Some(Receiving::Idle(log.sender.subscribe())))
     }
 }

@@ -59,6 +59,7 @@ mod json;
 mod keeper;
 mod lack;
 mod large;
+mod lock;
 mod plain_text;
 pub mod process;
 mod protocol;

@@ -3,13 +3,14 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::task::AbortHandle;
 
 use super::callers::CallOrigin;
 use super::inbound::InboundHandler;
 use crate::handler::{ClientHandler, ServerRequest, decline};
+use crate::lock::Lock;
 use crate::wire::{IdlePause, MessageOrigin, Peer, RawJson, RpcError};
 
 /// Requests of one server that are answered at the same time. A server that sends more gets an error.
@@ -45,7 +46,7 @@ impl InboundHandler {
                 );
             }
         };
-        let begun = self.answering().begin(id, &handler);
+        let begun = self.answering.lock().begin(id, &handler);
         let (number, place) = match begun {
             Begun::Now(number, place) => (number, place),
             Begun::Before => {
@@ -80,7 +81,7 @@ impl InboundHandler {
             owed.give(answer);
             drop(held);
         });
-        if !self.answering().note(id, number, task.abort_handle()) {
+        if !self.answering.lock().note(id, number, task.abort_handle()) {
             // It is done, or the server took its request back meanwhile.
             task.abort();
         }
@@ -100,7 +101,7 @@ pub(super) struct Answering {
 
 /// Counts the handlers that run.
 #[derive(Default)]
-struct AnswerPlaces(Mutex<TakenPlaces>);
+struct AnswerPlaces(Lock<TakenPlaces>);
 
 #[derive(Default)]
 struct TakenPlaces {
@@ -117,7 +118,7 @@ struct AnswerPlace {
 
 impl AnswerPlaces {
     fn take(self: &Arc<Self>, handler: &Arc<dyn ClientHandler>) -> Option<AnswerPlace> {
-        let mut taken = self.taken();
+        let mut taken = self.0.lock();
         let TakenPlaces { count, of_handlers } = &mut *taken;
         let of_handler = of_handlers.entry(address(handler)).or_default();
         if *count >= ANSWERING_LIMIT || *of_handler >= ANSWERING_LIMIT_OF_HANDLER {
@@ -130,15 +131,11 @@ impl AnswerPlaces {
             handler: handler.clone(),
         })
     }
-
-    fn taken(&self) -> MutexGuard<'_, TakenPlaces> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for AnswerPlace {
     fn drop(&mut self) {
-        let mut taken = self.places.taken();
+        let mut taken = self.places.0.lock();
         taken.count -= 1;
         if let Entry::Occupied(mut entry) = taken.of_handlers.entry(address(&self.handler)) {
             *entry.get_mut() -= 1;
@@ -252,7 +249,7 @@ struct Owed {
 
 impl Owed {
     fn give(&self, answer: Result<RawJson, RpcError>) {
-        if self.inbound.answering().end(&self.id, self.number) {
+        if self.inbound.answering.lock().end(&self.id, self.number) {
             self.peer.respond(&self.id, answer);
         }
     }
@@ -269,13 +266,12 @@ impl Drop for Owed {
 mod tests {
     use super::*;
 
-    /// Has a size, so that each has an address of its own.
-    struct Silent(#[expect(dead_code, reason = "only its address counts")] u8);
+    struct Silent;
 
     impl ClientHandler for Silent {}
 
     fn handler() -> Arc<dyn ClientHandler> {
-        Arc::new(Silent(0))
+        Arc::new(Silent)
     }
 
     #[test]
@@ -290,7 +286,7 @@ mod tests {
         taken.pop();
         assert!(places.take(&one).is_some(), "a place that was given back");
         drop(taken);
-        assert!(places.taken().of_handlers.is_empty());
+        assert!(places.0.lock().of_handlers.is_empty());
     }
 
     #[test]
@@ -302,6 +298,6 @@ mod tests {
             .map_while(|handler| places.take(handler))
             .collect();
         assert_eq!(taken.len(), ANSWERING_LIMIT);
-        assert_eq!(places.taken().of_handlers.len(), ANSWERING_LIMIT);
+        assert_eq!(places.0.lock().of_handlers.len(), ANSWERING_LIMIT);
     }
 }

@@ -4,13 +4,14 @@
 //! it is attributed to a caller only if no other caller could have caused it. An abandoned call still counts for a while.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::handler::ClientHandler;
+use crate::lock::Lock;
 use crate::wire::{IdlePause, MessageOrigin};
 
 /// How long an abandoned call may still cause requests: the server may see the cancellation late, or not at all.
@@ -28,7 +29,7 @@ pub(crate) struct InFlight {
     plain: AtomicUsize,
     /// Shared by all plain calls: the fleet's handler answers for all of them.
     plain_hold: Arc<IdlePause>,
-    own: Mutex<Own>,
+    own: Lock<Own>,
     left: Notify,
 }
 
@@ -94,7 +95,7 @@ impl InFlight {
             }
             Some(handler) => {
                 let hold = Arc::<IdlePause>::default();
-                let mut own = self.own();
+                let mut own = self.own.lock();
                 if own.is_closed {
                     return None;
                 }
@@ -112,13 +113,13 @@ impl InFlight {
 
     /// Closes the gate: each call has entered by now, and is seen by [`InFlight::any`], or never enters.
     pub(crate) fn close(&self) {
-        self.own().is_closed = true;
+        self.own.lock().is_closed = true;
         self.plain.fetch_or(CLOSED, Ordering::AcqRel);
     }
 
     /// Whether any call is in flight. Of one that has left, everything that it did before is seen.
     pub(crate) fn any(&self) -> bool {
-        self.plain.load(Ordering::Acquire) & !CLOSED > 0 || !self.own().present.is_empty()
+        self.plain.load(Ordering::Acquire) & !CLOSED > 0 || !self.own.lock().present.is_empty()
     }
 
     /// Comes back when no call is in flight.
@@ -141,7 +142,7 @@ impl InFlight {
                 CallOrigin::Fleets(hold.clone())
             }
             MessageOrigin::Call(hold) => {
-                let own = self.own();
+                let own = self.own.lock();
                 let caller = own.present.iter().find(|(_, held)| Arc::ptr_eq(held, hold));
                 caller.map_or(CallOrigin::Gone, |(handler, _)| {
                     CallOrigin::Ones(handler.clone(), vec![hold.clone()])
@@ -153,7 +154,7 @@ impl InFlight {
 
     /// Which call caused a request that names none: the only one that could have.
     fn origin_alone(&self) -> CallOrigin {
-        let mut own = self.own();
+        let mut own = self.own.lock();
         let now = Instant::now();
         own.lingering.retain(|party| now < party.until);
         let plain = self.plain.load(Ordering::Relaxed) & !CLOSED > 0;
@@ -192,13 +193,9 @@ impl InFlight {
 
     /// The client of the call with this hold, where it has one.
     pub(crate) fn client_of(&self, hold: &Arc<IdlePause>) -> Option<u64> {
-        let own = self.own();
+        let own = self.own.lock();
         let (handler, _) = own.present.iter().find(|(_, held)| Arc::ptr_eq(held, hold))?;
         handler.client()
-    }
-
-    fn own(&self) -> MutexGuard<'_, Own> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -249,7 +246,7 @@ impl Drop for CallGuard<'_> {
             self.callers.plain.fetch_sub(1, Ordering::Release);
         }
         if self.own.is_some() || !self.settled {
-            let mut own = self.callers.own();
+            let mut own = self.callers.own.lock();
             own.present.retain(|(_, hold)| !Arc::ptr_eq(hold, &self.hold));
             if !self.settled {
                 own.linger(&self.own);

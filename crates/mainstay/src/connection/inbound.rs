@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
@@ -15,11 +15,12 @@ use tokio::time::timeout;
 
 use super::answering::Answering;
 use super::callers::{CallOrigin, InFlight};
-use super::listens::Listens;
+use super::listening::Listens;
 use super::subscriptions::Interests;
 use super::tasks::Agreed;
 use crate::handler::{ClientHandler, ServerNotification};
 use crate::keeper::Report;
+use crate::lock::Lock;
 use crate::protocol::Introduction;
 use crate::server::Slot;
 use crate::wire::{Handler, MessageOrigin, PROGRESS, Peer, RawJson, RpcError};
@@ -37,10 +38,10 @@ pub(crate) struct InboundHandler {
     detached: AtomicBool,
     /// A change was reported, and the keeper has not started a listing since.
     change_reported: AtomicBool,
-    answering: Mutex<Answering>,
-    pub(super) listens: Mutex<Listens>,
+    pub(super) answering: Lock<Answering>,
+    pub(super) listens: Lock<Listens>,
     /// Held from the reading of the interests until the listen is queued.
-    pub(super) listen_turn: Mutex<()>,
+    pub(super) listen_turn: Lock<()>,
     /// How many listens the server has acknowledged, or ended.
     pub(super) listens_taken: watch::Sender<u64>,
     /// The tasks that the server agreed to push.
@@ -55,9 +56,9 @@ impl InboundHandler {
             callers: InFlight::default(),
             detached: AtomicBool::new(false),
             change_reported: AtomicBool::new(false),
-            answering: Mutex::default(),
-            listens: Mutex::default(),
-            listen_turn: Mutex::default(),
+            answering: Lock::default(),
+            listens: Lock::default(),
+            listen_turn: Lock::default(),
             listens_taken: watch::Sender::new(0),
             agreed: watch::Sender::default(),
         }
@@ -104,7 +105,7 @@ impl InboundHandler {
     /// Ends every task of this connection. A task that is recorded meanwhile ends itself (`none_after_the_end`).
     pub(super) fn detach(&self) {
         self.detached.store(true, Ordering::Release);
-        let withdrawn = self.answering().withdraw_all();
+        let withdrawn = self.answering.lock().withdraw_all();
         for running in withdrawn {
             running.abort();
         }
@@ -139,10 +140,6 @@ impl InboundHandler {
         if !self.change_reported.swap(true, Ordering::AcqRel) {
             self.slot.inbox.report(Report::ListChanged(self.generation));
         }
-    }
-
-    pub(super) fn answering(&self) -> MutexGuard<'_, Answering> {
-        self.answering.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -199,7 +196,7 @@ impl InboundHandler {
         let Some(Ok(cancelled)) = params.map(RawJson::parse::<Cancelled>) else {
             return;
         };
-        let withdrawn = self.answering().withdraw(&cancelled.request_id);
+        let withdrawn = self.answering.lock().withdraw(&cancelled.request_id);
         match withdrawn {
             Some(running) => running.abort(),
             // A modern server sends no requests that it could cancel: it ends a listen.

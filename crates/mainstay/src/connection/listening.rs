@@ -2,19 +2,22 @@
 //!
 //! It stays open as long as the connection. If the server ends it, by a result or by `notifications/cancelled`, or if its
 //! stream breaks, it is sent again, with backoff. Notifications may have been missed in between, so everything is listed
-//! again.
+//! again. A new one replaces the current one, which stays open until the server has acknowledged the new one.
 
-use std::future::pending;
+use std::collections::BTreeSet;
+use std::future::{Future, pending};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::{Instant, sleep};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::inbound::InboundHandler;
-use super::listens::OpenListen;
 use super::tasks::TASKS_EXTENSION;
 use super::{Connection, LONGEST_REQUEST};
 use crate::transport::HttpFailure;
@@ -23,6 +26,9 @@ use crate::wire::{Peer, RawJson, RequestError, RequestOptions};
 
 /// A listen that stayed open this long resets the backoff.
 const STABLE_LISTEN_TIME: Duration = Duration::from_secs(30);
+
+/// How long a listing waits until the server has taken the listen that reports its changes.
+const LISTEN_HEAD_START_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How a listen ended.
 enum ListenEnd {
@@ -50,7 +56,7 @@ impl Connection {
     /// The interests are read under a lock: of two concurrent listens, the later one names the interests of both.
     pub(crate) fn listen(&self) {
         let Some(meta) = &self.meta else { return };
-        let _turn = self.inbound.listen_turn();
+        let _turn = self.inbound.listen_turn.lock();
         let interests = self.inbound.interests();
         let offers = self.greeting.offers;
         let mut filter = json!({
@@ -159,6 +165,101 @@ fn end_of(answer: &Result<RawJson, RequestError>) -> ListenEnd {
             Some(HttpFailure::Throttled { retry_after, .. }) => ListenEnd::Throttled(*retry_after),
             Some(_) | None => ListenEnd::Broken,
         },
+    }
+}
+
+/// The listens of a modern connection. The old one is cancelled only when the server has acknowledged the new one, so that
+/// no change is missed in between.
+#[derive(Default)]
+pub(super) struct Listens {
+    current: Option<Listen>,
+    retiring: Option<Listen>,
+}
+
+struct Listen {
+    task: AbortHandle,
+    open: Arc<OpenListen>,
+}
+
+/// What is known of an open listen.
+#[derive(Default)]
+pub(super) struct OpenListen {
+    /// The id of its latest request.
+    pub(super) number: Arc<AtomicU64>,
+    /// The server ended it by `notifications/cancelled`.
+    pub(super) cancelled: Notify,
+    /// The tasks that it names.
+    pub(super) tasks: BTreeSet<String>,
+}
+
+impl InboundHandler {
+    /// Replaces the current listen, which stays open until the new one is acknowledged.
+    pub(super) fn replace_listen(&self, task: AbortHandle, open: Arc<OpenListen>) {
+        let mut listens = self.listens.lock();
+        let old = listens.current.replace(Listen { task, open });
+        let older = std::mem::replace(&mut listens.retiring, old);
+        drop(listens);
+        if let Some(older) = older {
+            older.task.abort();
+        }
+        self.none_after_the_end();
+    }
+
+    pub(super) fn listen_acknowledged(&self, params: Option<&RawJson>) {
+        self.tasks_agreed(params);
+        self.listen_taken();
+        let old = self.listens.lock().retiring.take();
+        if let Some(old) = old {
+            old.task.abort();
+        }
+    }
+
+    /// A listen was acknowledged, or came to its end.
+    pub(super) fn listen_taken(&self) {
+        self.listens_taken.send_modify(|taken| *taken += 1);
+    }
+
+    /// Completes when a listen that is sent from now on was taken, or after a short timeout: a server must acknowledge, but
+    /// nothing may depend on it.
+    pub(super) fn next_listen(&self) -> impl Future<Output = ()> + use<> {
+        let mut taken = self.listens_taken.subscribe();
+        let before = *taken.borrow_and_update();
+        async move {
+            let _ = timeout(LISTEN_HEAD_START_TIMEOUT, taken.wait_for(|taken| *taken > before)).await;
+        }
+    }
+
+    /// The open listen with this request id.
+    pub(super) fn open_listen(&self, number: u64) -> Option<Arc<OpenListen>> {
+        let listens = self.listens.lock();
+        let mut all = listens.current.iter().chain(&listens.retiring);
+        let asked = all.find(|listen| listen.open.number.load(Ordering::Acquire) == number);
+        asked.map(|listen| listen.open.clone())
+    }
+
+    /// The request id of the current listen.
+    pub(super) fn current_listen(&self) -> Option<u64> {
+        let listens = self.listens.lock();
+        let current = listens.current.as_ref()?;
+        Some(current.open.number.load(Ordering::Acquire))
+    }
+
+    /// Ends all listens.
+    pub(super) fn end_listens(&self) {
+        let listens = std::mem::take(&mut *self.listens.lock());
+        for listen in listens.retiring.into_iter().chain(listens.current) {
+            listen.task.abort();
+        }
+    }
+
+    /// The server ends the listen with this request id.
+    pub(super) fn end_listen(&self, request: &RawJson) {
+        let Ok(number) = request.parse::<u64>() else {
+            return;
+        };
+        if let Some(open) = self.open_listen(number) {
+            open.cancelled.notify_one();
+        }
     }
 }
 

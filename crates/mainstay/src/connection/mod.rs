@@ -9,7 +9,6 @@ mod callers;
 mod inbound;
 mod input_required;
 mod listening;
-mod listens;
 mod restoring;
 mod subscriptions;
 mod tasks;

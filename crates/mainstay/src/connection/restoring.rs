@@ -5,8 +5,8 @@
 //! with the connection.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
@@ -16,6 +16,7 @@ use tokio::time::sleep;
 
 use super::inbound::InboundHandler;
 use super::subscriptions::Interests;
+use crate::lock::Lock;
 use crate::wire::{Peer, RawJson, RequestError, RequestOptions, RpcError};
 
 /// How long a server may take to answer one of these requests.
@@ -36,7 +37,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 pub(super) struct Restoring {
     peer: Peer,
     inbound: Arc<InboundHandler>,
-    sent: Mutex<SentInterests>,
+    sent: Lock<SentInterests>,
     /// Notified when the interests changed while the task runs.
     changed: Notify,
     missing: AtomicUsize,
@@ -68,7 +69,7 @@ impl Restoring {
         Self {
             peer,
             inbound,
-            sent: Mutex::default(),
+            sent: Lock::default(),
             changed: Notify::new(),
             missing: AtomicUsize::new(0),
         }
@@ -82,7 +83,7 @@ impl Restoring {
     /// Starts the task unless it runs. The future completes when each difference was tried once.
     pub(super) fn start(self: &Arc<Self>) -> impl Future<Output = ()> + use<> {
         let (tried, once) = oneshot::channel();
-        let mut sent = self.sent();
+        let mut sent = self.sent.lock();
         if sent.is_running {
             self.changed.notify_one();
         } else {
@@ -122,7 +123,7 @@ impl Restoring {
                 );
             }
             if is_last {
-                self.sent().is_running = false;
+                self.sent.lock().is_running = false;
                 return;
             }
             tokio::select! {
@@ -136,7 +137,7 @@ impl Restoring {
 
     /// What to send next. If there is nothing, the task counts as ended: a later change starts another.
     fn next_round(&self) -> Option<Vec<InterestChange>> {
-        let mut sent = self.sent();
+        let mut sent = self.sent.lock();
         let changes = self.changes(&sent);
         sent.is_running = !changes.is_empty();
         drop(sent);
@@ -187,16 +188,16 @@ impl Restoring {
                 if let Some(level) = &level {
                     unless_unknown(self.set_log_level(level).await)?;
                 }
-                self.sent().interests.log_level = level;
+                self.sent.lock().interests.log_level = level;
             }
             InterestChange::Resource(uri) => {
                 let is_wanted = |wanted: &Interests| wanted.resources.contains(uri);
                 if self.inbound.with_interests(is_wanted) {
                     unless_unknown(self.subscribe(uri).await)?;
-                    self.sent().interests.resources.insert(uri.clone());
+                    self.sent.lock().interests.resources.insert(uri.clone());
                 } else {
                     unless_unknown(self.unsubscribe(uri).await)?;
-                    self.sent().interests.resources.remove(uri);
+                    self.sent.lock().interests.resources.remove(uri);
                 }
             }
         }
@@ -227,10 +228,6 @@ impl Restoring {
     fn show(&self, missing: usize) {
         self.missing.store(missing, Ordering::Relaxed);
         self.inbound.show_restoring();
-    }
-
-    fn sent(&self) -> MutexGuard<'_, SentInterests> {
-        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
@@ -17,6 +17,7 @@ use crate::handler::{ClientCapabilities, ClientHandler, DeclineAll};
 use crate::keeper::start_queue::StartQueue;
 use crate::keeper::{Inbox, Keeper, KeeperMessage, LoadedCatalog, load_stored};
 use crate::large;
+use crate::lock::Lock;
 use crate::process::ShutdownDeadline;
 use crate::protocol::{Introduction, named};
 use crate::recorder::RecorderOptions;
@@ -182,7 +183,7 @@ impl FleetBuilder {
             is_for_another,
             handler,
             events: self.early.0.unwrap_or_else(|| Arc::new(EventLog::new())),
-            publisher: Mutex::new(publisher),
+            publisher: Lock::new(publisher),
             store: self.store.as_deref().and_then(open_store),
             start_queue: self.start_queue.unwrap_or_else(StartQueue::of_this_process),
             shutdown_deadline: ShutdownDeadline::default(),

@@ -6,7 +6,7 @@ mod close;
 mod startup;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use serde::Serialize;
@@ -18,6 +18,7 @@ use crate::event::{EventLog, Events};
 use crate::handler::ClientHandler;
 use crate::keeper::start_queue::StartQueue;
 use crate::keeper::{Ending, ServerCommand};
+use crate::lock::Lock;
 use crate::process::ShutdownDeadline;
 use crate::protocol::Introduction;
 use crate::recorder::RecorderOptions;
@@ -136,7 +137,7 @@ pub(crate) struct FleetShared {
     pub(crate) is_for_another: bool,
     pub(crate) events: Arc<EventLog>,
     /// Writers of the published catalog take turns; readers never come here.
-    pub(crate) publisher: Mutex<Publisher>,
+    pub(crate) publisher: Lock<Publisher>,
     pub(crate) store: Option<Arc<dyn CatalogStore>>,
     /// Bounds how many servers start their processes at one time.
     pub(crate) start_queue: StartQueue,

@@ -1,6 +1,6 @@
 //! The last-good catalog of one server: what the last successful listing found, in memory and published.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use mainstay_lifecycle::{Generation, Listing};
@@ -8,7 +8,7 @@ use mainstay_lifecycle::{Generation, Listing};
 use super::inbox::KeeperMessage;
 use super::stored::{CatalogWriter, LoadedCatalog};
 use super::tasks::{TaskKind, Tasks};
-use crate::catalog::{Doubt, Freshness, PreparedOffers, Publisher, Replacement, ServerCatalog};
+use crate::catalog::{Doubt, Freshness, PreparedOffers, Replacement, ServerCatalog};
 use crate::config::ToolView;
 use crate::large;
 use crate::protocol::Dialect;
@@ -107,7 +107,7 @@ impl LastGood {
     /// Publishes the last-good catalog as stale.
     pub(super) fn mark_stale(&mut self, slot: &Slot, tasks: &mut Tasks) {
         let since = *self.stale_since.get_or_insert_with(SystemTime::now);
-        if !publisher(slot).mark_stale(&slot.name, since) {
+        if !slot.shared.publisher.lock().mark_stale(&slot.name, since) {
             self.publish(slot, tasks);
         }
     }
@@ -115,7 +115,7 @@ impl LastGood {
     /// Publishes nothing of the server any more. What was listed is kept for when the server is wanted again.
     pub(super) fn withdraw(&mut self, slot: &Slot) {
         self.is_published = false;
-        publisher(slot).withdraw(&slot.name);
+        slot.shared.publisher.lock().withdraw(&slot.name);
     }
 
     /// Publishes through the view of a new configuration.
@@ -190,19 +190,11 @@ impl LastGood {
             generation: self.generation,
         };
         if let Some(offers) = self.offers.clone() {
-            publisher(slot).set(&slot.name, offers, freshness);
+            slot.shared.publisher.lock().set(&slot.name, offers, freshness);
         }
     }
 }
 
 fn owner(slot: &Slot) -> Option<String> {
     slot.settings.load().target().credential_owner()
-}
-
-/// Keepers take turns to write the union; readers never take this lock.
-fn publisher(slot: &Slot) -> MutexGuard<'_, Publisher> {
-    slot.shared
-        .publisher
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
 }

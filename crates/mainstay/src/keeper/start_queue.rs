@@ -7,10 +7,11 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, MutexGuard};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use crate::lock::Lock;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
@@ -39,7 +40,7 @@ pub(crate) enum StartRank {
 
 /// The queue of all that want to start. Clones are the same queue.
 #[derive(Clone, Debug)]
-pub(crate) struct StartQueue(Arc<Mutex<StartTurn>>);
+pub(crate) struct StartQueue(Arc<Lock<StartTurn>>);
 
 #[derive(Debug)]
 struct StartTurn {
@@ -79,7 +80,7 @@ impl StartQueue {
 
     /// A queue with at most `limit` starts at one time.
     pub(crate) fn new(limit: usize) -> Self {
-        Self(Arc::new(Mutex::new(StartTurn {
+        Self(Arc::new(Lock::new(StartTurn {
             limit,
             taken: 0,
             arrivals: 0,
@@ -122,7 +123,7 @@ impl StartQueue {
     }
 
     fn queue(&self) -> MutexGuard<'_, StartTurn> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
@@ -16,6 +16,7 @@ use tokio::process::ChildStdin;
 
 use super::scan::{self, ProcStat};
 use crate::PlainText;
+use crate::lock::Lock;
 
 /// The processor time between two looks that counts as work. A server that waits for its first message uses less.
 const BUSY_TICKS_LIMIT: u64 = 2;
@@ -110,8 +111,8 @@ struct Census {
 impl Census {
     /// A scan that is not older than [`CENSUS_AGE_LIMIT`]; of several threads that want one, one scans.
     fn recent() -> Arc<Self> {
-        static LATEST: Mutex<Option<Arc<Census>>> = Mutex::new(None);
-        let mut latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
+        static LATEST: Lock<Option<Arc<Census>>> = Lock::new(None);
+        let mut latest = LATEST.lock();
         if let Some(census) = latest
             .as_ref()
             .filter(|census| census.at.elapsed() < CENSUS_AGE_LIMIT)

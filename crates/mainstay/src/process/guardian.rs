@@ -12,24 +12,24 @@
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::Pid;
 
 use super::marker::{self, fleet_token};
+use crate::lock::Lock;
 
 const SHELL: &str = "/bin/sh";
 const SCRIPT: &str = include_str!("guardian.sh");
 
 /// Starts the guardian, unless it runs.
 pub(super) fn ensure() {
-    registry().ensure();
+    REGISTRY.lock().ensure();
 }
 
 /// Puts a group under guard until the returned value is dropped.
 pub(super) fn watch(group: Pid) -> GuardedGroup {
-    registry().add(group);
+    REGISTRY.lock().add(group);
     GuardedGroup(group)
 }
 
@@ -38,29 +38,26 @@ pub(super) struct GuardedGroup(Pid);
 
 impl Drop for GuardedGroup {
     fn drop(&mut self) {
-        registry().remove(self.0);
+        REGISTRY.lock().remove(self.0);
     }
 }
 
 /// The number of the guardian's process, if there is one.
 #[cfg(test)]
 pub(super) fn pid() -> Option<Pid> {
-    registry()
+    REGISTRY
+        .lock()
         .guardian
         .as_ref()
         .map(|guardian| Pid::from_child(&guardian.shell))
 }
 
 /// Never dropped, and so the pipe lasts exactly as long as the program.
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+static REGISTRY: Lock<Registry> = Lock::new(Registry {
     guardian: None,
     groups: Vec::new(),
     warned: false,
 });
-
-fn registry() -> MutexGuard<'static, Registry> {
-    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 struct Registry {
     guardian: Option<Guardian>,

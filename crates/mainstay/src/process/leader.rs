@@ -9,9 +9,9 @@ use std::future::{Future, poll_fn};
 use std::os::unix::process::ExitStatusExt;
 use std::pin::pin;
 use std::process::ExitStatus;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
+use crate::lock::Lock;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid};
 use tokio::process::Child;
 
@@ -94,7 +94,7 @@ fn signal_name(number: i32) -> Option<&'static str> {
 
 pub(super) struct Leader {
     pid: Pid,
-    held: Mutex<LeaderState>,
+    held: Lock<LeaderState>,
 }
 
 struct LeaderState {
@@ -109,7 +109,7 @@ impl Leader {
     pub(super) fn new(child: Child, pid: Pid) -> Self {
         Self {
             pid,
-            held: Mutex::new(LeaderState {
+            held: Lock::new(LeaderState {
                 child,
                 exit: None,
                 number_is_ours: true,
@@ -123,7 +123,7 @@ impl Leader {
 
     /// How the leader ended, if it did.
     pub(super) fn exit(&self) -> Option<ProcessExit> {
-        self.held().look(self.pid)
+        self.held.lock().look(self.pid)
     }
 
     /// Waits for the leader's end. For one waiter: a second would take away the first one's wake-up.
@@ -131,7 +131,7 @@ impl Leader {
     /// Cancel safety: safe.
     pub(super) async fn exited(&self) -> ProcessExit {
         poll_fn(|context| {
-            let mut held = self.held();
+            let mut held = self.held.lock();
             // The child's own future is what wakes this task. It also reaps, which is why it is only polled while the
             // child runs: by the time it could wake us the look has the answer, and the zombie stays.
             if let Some(exit) = held.look(self.pid) {
@@ -145,12 +145,12 @@ impl Leader {
 
     /// Whether the number of the group is certainly that of this leader.
     pub(super) fn group_is_ours(&self) -> bool {
-        self.held().number_is_ours
+        self.held.lock().number_is_ours
     }
 
     /// Signals the whole group. Does nothing once the leader is reaped: its number may belong to another process then.
     pub(super) fn signal_group(&self, signal: Signal) {
-        let held = self.held();
+        let held = self.held.lock();
         if held.number_is_ours {
             // It fails only if no process is left to signal.
             let _ = kill_process_group(self.pid, signal);
@@ -159,17 +159,13 @@ impl Leader {
 
     /// Reaps the zombie, which frees its number. Does nothing while the leader runs.
     pub(super) fn reap(&self) {
-        let mut held = self.held();
+        let mut held = self.held.lock();
         if let Some(exit) = held.look(self.pid)
             && held.number_is_ours
             && !matches!(held.child.try_wait(), Ok(None))
         {
             held.reaped(exit);
         }
-    }
-
-    fn held(&self) -> MutexGuard<'_, LeaderState> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,8 +7,8 @@
 //! The memory and processor time of trees are read from the same scan, when a person asks and never on a timer.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
@@ -18,6 +18,7 @@ use tokio::task::spawn_blocking;
 use super::marker;
 use super::scan::{self, EnvironSearch};
 use crate::lack::Lack;
+use crate::lock::Lock;
 
 /// The running processes of all trees of this program, and the groups of all processes that it may look at.
 #[derive(Default)]
@@ -63,7 +64,7 @@ impl Sightings {
 /// Hands a scan to a stop that waits for it.
 type SightingsCallback = Box<dyn FnOnce(&Arc<Sightings>) + Send>;
 
-static SCANNER: Mutex<Scanner> = Mutex::new(Scanner {
+static SCANNER: Lock<Scanner> = Lock::new(Scanner {
     is_scanning: false,
     waiting: Vec::new(),
 });
@@ -74,13 +75,9 @@ struct Scanner {
     waiting: Vec<SightingsCallback>,
 }
 
-fn scanner() -> MutexGuard<'static, Scanner> {
-    SCANNER.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Asks for a scan. Returns the duty to make it, unless another thread has it.
 fn ask(waiting: SightingsCallback) -> Option<ScanDuty> {
-    let mut scanner = scanner();
+    let mut scanner = SCANNER.lock();
     scanner.waiting.push(waiting);
     let is_first = !std::mem::replace(&mut scanner.is_scanning, true);
     drop(scanner);
@@ -101,12 +98,12 @@ impl ScanDuty {
     fn scan_for_all(self) {
         let mut pause = Duration::ZERO;
         loop {
-            let is_awaited = !scanner().waiting.is_empty();
+            let is_awaited = !SCANNER.lock().waiting.is_empty();
             if is_awaited {
                 std::thread::sleep(pause);
             }
             let waiting = {
-                let mut scanner = scanner();
+                let mut scanner = SCANNER.lock();
                 if scanner.waiting.is_empty() {
                     // Under the same lock as the look: a stop that asks later gets the duty.
                     return self.end(&mut scanner);
@@ -135,7 +132,7 @@ impl ScanDuty {
 
 impl Drop for ScanDuty {
     fn drop(&mut self) {
-        let mut scanner = scanner();
+        let mut scanner = SCANNER.lock();
         scanner.is_scanning = false;
         let dismissed = std::mem::take(&mut scanner.waiting);
         drop(scanner);
@@ -257,7 +254,7 @@ mod tests {
     async fn all_who_ask_while_a_scan_runs_share_the_next_one() {
         let duty = hold_scans().await;
         let mut looks: Vec<_> = (0..100).map(|_| tokio::spawn(look())).collect();
-        while scanner().waiting.len() < 101 {
+        while SCANNER.lock().waiting.len() < 101 {
             tokio::task::yield_now().await;
         }
         spawn_blocking(move || duty.scan_for_all());
@@ -278,7 +275,7 @@ mod tests {
     async fn a_scan_that_is_never_made_fails_for_those_who_wait_and_not_for_the_next() {
         let duty = hold_scans().await;
         let waits = tokio::spawn(look());
-        while scanner().waiting.len() < 2 {
+        while SCANNER.lock().waiting.len() < 2 {
             tokio::task::yield_now().await;
         }
         drop(duty);

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::PlainText;
+use crate::lock::Lock;
 use crate::redaction::Redaction;
 use crate::turn::Turn;
 
@@ -43,7 +44,7 @@ pub struct StderrLine {
 /// The last lines a server wrote to stderr.
 #[derive(Default)]
 pub(crate) struct StderrRing {
-    kept: Mutex<Kept>,
+    kept: Lock<Kept>,
     /// Followers of the bytes, as they are written.
     bytes: Followers<Bytes>,
     /// Followers of the lines that are kept.
@@ -60,14 +61,14 @@ struct Kept {
 impl StderrRing {
     /// The last `n` lines, oldest first.
     pub(crate) fn tail(&self, n: usize) -> Vec<StderrLine> {
-        let kept = self.kept();
+        let kept = self.kept.lock();
         let skipped = kept.lines.len().saturating_sub(n);
         kept.lines.iter().skip(skipped).cloned().collect()
     }
 
     /// The last `n` lines of one generation, oldest first.
     pub(crate) fn tail_of(&self, generation: u64, n: usize) -> Vec<StderrLine> {
-        let kept = self.kept();
+        let kept = self.kept.lock();
         let of_it = kept
             .lines
             .iter()
@@ -80,7 +81,7 @@ impl StderrRing {
 
     /// When anything was last written, a whole line or not: a sign of life from a server that is slow to start.
     pub(crate) fn last_activity(&self) -> Option<Instant> {
-        self.kept().last_activity
+        self.kept.lock().last_activity
     }
 
     /// Follows what is written from now on, byte for byte.
@@ -94,13 +95,13 @@ impl StderrRing {
     }
 
     fn note_written(&self, bytes: &[u8]) {
-        self.kept().last_activity = Some(Instant::now());
+        self.kept.lock().last_activity = Some(Instant::now());
         self.bytes.send(|| Bytes::copy_from_slice(bytes));
     }
 
     fn push(&self, line: StderrLine) {
         self.lines.send(|| line.clone());
-        let mut kept = self.kept();
+        let mut kept = self.kept.lock();
         kept.bytes += line.text.len();
         kept.lines.push_back(line);
         while kept.lines.len() > LINES_LIMIT || kept.bytes > BYTES_LIMIT {
@@ -109,10 +110,6 @@ impl StderrRing {
             };
             kept.bytes -= oldest.text.len();
         }
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

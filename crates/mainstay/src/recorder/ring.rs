@@ -1,13 +1,13 @@
 //! The ring of one server, and what is set aside of connections that were lost.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use mainstay_lifecycle::Generation;
 
 use super::entry::RingEntry;
 use super::{RecordedKind, RecordedLoss, RecorderOptions, Recording};
+use crate::lock::Lock;
 use crate::redaction::Redaction;
 
 /// Messages of a lost connection that are set aside.
@@ -28,7 +28,7 @@ const LARGEST_PAYLOAD_PART: usize = 4;
 /// The recorder of one server.
 pub(crate) struct FlightRecorder {
     options: RecorderOptions,
-    kept: Mutex<RecorderState>,
+    kept: Lock<RecorderState>,
 }
 
 #[derive(Default)]
@@ -52,7 +52,7 @@ impl FlightRecorder {
     pub(crate) fn new(options: RecorderOptions) -> Self {
         Self {
             options,
-            kept: Mutex::default(),
+            kept: Lock::default(),
         }
     }
 
@@ -66,7 +66,7 @@ impl FlightRecorder {
     }
 
     pub(super) fn push(&self, mut entry: RingEntry) {
-        let mut kept = self.kept();
+        let mut kept = self.kept.lock();
         entry.sequence = kept.next;
         kept.next += 1;
         if entry.kind == RecordedKind::Unreadable
@@ -89,7 +89,7 @@ impl FlightRecorder {
     /// Sets aside the last messages of a connection that failed. If that was done before, only what came since is reason to do
     /// it again.
     pub(crate) fn set_aside(&self, generation: Generation, reason: &str) {
-        let mut kept = self.kept();
+        let mut kept = self.kept.lock();
         let of_connection = kept.messages.iter().rev();
         let of_connection = of_connection.filter(|entry| entry.generation == generation);
         let mut messages: Vec<RingEntry> = of_connection.take(LOSS_MESSAGES_LIMIT).cloned().collect();
@@ -114,7 +114,7 @@ impl FlightRecorder {
     /// Everything that is kept, with these secrets replaced.
     pub(crate) fn read(&self, redaction: &Redaction) -> Recording {
         // Copied under the lock, and made readable outside of it.
-        let kept = self.kept();
+        let kept = self.kept.lock();
         let (messages, dropped) = (kept.messages.clone(), kept.dropped);
         let losses: Vec<_> = kept.losses.iter().map(LossEntry::copied).collect();
         drop(kept);
@@ -124,10 +124,6 @@ impl FlightRecorder {
             messages: messages.iter().map(|entry| entry.read(redaction)).collect(),
             losses: losses.iter().map(|loss| loss.read(redaction)).collect(),
         }
-    }
-
-    fn kept(&self) -> MutexGuard<'_, RecorderState> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use mainstay_lifecycle::{Cause, StateKind};
 use tokio::time::Instant;
 
 use super::counts::{DurationCounts, DurationHistogram};
+use crate::lock::Lock;
 
 /// What became of a server's connections since it was added to the fleet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct LifecycleCounts {
 #[derive(Debug, Default)]
 pub(crate) struct LifecycleCounters {
     // Taken by one keeper at a change of state, and by readers of metrics. No call comes here.
-    transitions: Mutex<BTreeMap<(StateKind, Cause), u64>>,
+    transitions: Lock<BTreeMap<(StateKind, Cause), u64>>,
     recoveries: DurationHistogram,
     sessions: DurationHistogram,
     catalog_changes: AtomicU64,
@@ -55,7 +55,7 @@ impl LifecycleCounters {
         is_failure: bool,
         is_resting: bool,
     ) {
-        *self.locked().entry((to, cause)).or_default() += 1;
+        *self.transitions.lock().entry((to, cause)).or_default() += 1;
         let connected = times.connected.take();
         if let Some(connected) = connected {
             self.sessions.record(connected.elapsed());
@@ -84,7 +84,8 @@ impl LifecycleCounters {
 
     pub(crate) fn read(&self) -> LifecycleCounts {
         let transitions = self
-            .locked()
+            .transitions
+            .lock()
             .iter()
             .map(|((to, cause), count)| (*to, *cause, *count))
             .collect();
@@ -94,10 +95,6 @@ impl LifecycleCounters {
             sessions: self.sessions.read(),
             catalog_changes: self.catalog_changes.load(Ordering::Relaxed),
         }
-    }
-
-    fn locked(&self) -> std::sync::MutexGuard<'_, BTreeMap<(StateKind, Cause), u64>> {
-        self.transitions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

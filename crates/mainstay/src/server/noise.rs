@@ -2,13 +2,14 @@
 //!
 //! The log says so, at most once a minute, and in the error of whatever may have failed because of it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_lifecycle::Generation;
 use tokio::time::Instant;
 
 use crate::PlainText;
+use crate::lock::Lock;
 
 /// How often the log says that a server writes such text.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
@@ -24,7 +25,7 @@ const EXAMPLE_BYTES: usize = 1024;
 
 /// The last such text of one server.
 #[derive(Default)]
-pub(crate) struct StdoutNoise(Mutex<Option<NoiseRecord>>);
+pub(crate) struct StdoutNoise(Lock<Option<NoiseRecord>>);
 
 struct NoiseRecord {
     generation: Generation,
@@ -57,7 +58,7 @@ impl StdoutNoise {
 
     fn note(&self, generation: Generation, line: &[u8]) -> Option<Warning> {
         let now = Instant::now();
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         match &mut *kept {
             Some(record) => {
                 record.at = now;
@@ -102,7 +103,7 @@ impl StdoutNoise {
     }
 
     fn example_if(&self, is_wanted: impl FnOnce(&NoiseRecord) -> bool) -> Option<Arc<str>> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.0.lock();
         let record = kept.as_ref().filter(|record| is_wanted(record))?;
         Some(record.example.clone())
     }

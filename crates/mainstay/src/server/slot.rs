@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -16,6 +16,7 @@ use crate::config::{HttpTarget, ServerConfig, ServerIdentity, ToolView};
 use crate::connection::{Connection, Interests};
 use crate::fleet::FleetShared;
 use crate::keeper::{Inbox, Listings};
+use crate::lock::Lock;
 use crate::process::StderrRing;
 use crate::recorder::FlightRecorder;
 use crate::redaction::Redaction;
@@ -47,7 +48,7 @@ pub(crate) struct Slot {
     stale: AtomicU64,
     /// When a call was last answered with a result, in milliseconds since the epoch; zero when none was.
     succeeded: AtomicU64,
-    interests: Mutex<Interests>,
+    interests: Lock<Interests>,
     /// The log level among the interests, which every modern call reads: without a lock, and without the rest.
     log_level: ArcSwapOption<RawJson>,
 }
@@ -111,7 +112,7 @@ impl Slot {
             operations,
             stale: AtomicU64::new(0),
             succeeded: AtomicU64::new(0),
-            interests: Mutex::default(),
+            interests: Lock::default(),
             log_level: ArcSwapOption::empty(),
         }
     }
@@ -144,7 +145,7 @@ impl Slot {
 
     /// Looks at what callers want of every generation, without a copy.
     pub(crate) fn with_interests<T>(&self, look: impl FnOnce(&Interests) -> T) -> T {
-        look(&self.interests.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&self.interests.lock())
     }
 
     /// The log level that callers want of every generation.
@@ -154,7 +155,7 @@ impl Slot {
 
     /// Changes what callers want of every generation.
     pub(crate) fn change_interests<T>(&self, change: impl FnOnce(&mut Interests) -> T) -> T {
-        let mut interests = self.interests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut interests = self.interests.lock();
         let changed = change(&mut interests);
         if self.log_level.load().as_deref() != interests.log_level.as_ref() {
             self.log_level.store(interests.log_level.clone().map(Arc::new));
@@ -237,7 +238,7 @@ mod tests {
         let slot = fleet.server("s").expect("just configured").0.clone();
         let level = RawJson::from_value("warning").expect("a word");
         slot.change_interests(|interests| interests.log_level = Some(level.clone()));
-        let held = slot.interests.lock().expect("not poisoned");
+        let held = slot.interests.lock();
         let (read, reading) = mpsc::channel();
         let reader = slot.clone();
         std::thread::spawn(move || read.send(reader.log_level()));

@@ -10,7 +10,7 @@ pub(crate) mod fuzz;
 mod split;
 mod write;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -20,6 +20,7 @@ use tokio::task::AbortHandle;
 use super::receiving::deliver;
 use super::{End, Frame, Inbound, NotQueued, Outbound, Oversized, Purpose, Sending, Transport, Turn};
 use crate::large;
+use crate::lock::Lock;
 use split::{Piece, Splitter};
 
 /// Frames in order that may wait for the writer: enough to fill a write, few enough that callers feel a remote peer that
@@ -77,7 +78,7 @@ impl<R, W> Lines<R, W> {
         let shared = Shared {
             ordered: ordered_in,
             urgent: urgent_in,
-            life: Mutex::new(Life::Ready),
+            life: Lock::new(Life::Ready),
         };
         Self {
             reader,
@@ -108,7 +109,7 @@ where
             urgent,
             shared,
         } = *self;
-        let mut life = shared.life();
+        let mut life = shared.life.lock();
         if matches!(*life, Life::Ended) {
             drop(life);
             return inbound.ended(End::Closed);
@@ -133,7 +134,7 @@ where
 struct Shared {
     ordered: mpsc::Sender<Frame>,
     urgent: mpsc::Sender<Frame>,
-    life: Mutex<Life>,
+    life: Lock<Life>,
 }
 
 enum Life {
@@ -148,7 +149,7 @@ enum Life {
 impl Shared {
     /// Makes the tasks that run abortable, unless all is over already.
     fn tie(&self, running: [AbortHandle; 2]) {
-        if let Life::Running { tasks, .. } = &mut *self.life() {
+        if let Life::Running { tasks, .. } = &mut *self.life.lock() {
             *tasks = Some(running);
             return;
         }
@@ -157,7 +158,7 @@ impl Shared {
 
     /// Ends both tasks and tells the owner; only the first end counts.
     fn finish(&self, end: End) {
-        let before = std::mem::replace(&mut *self.life(), Life::Ended);
+        let before = std::mem::replace(&mut *self.life.lock(), Life::Ended);
         match before {
             Life::Running { inbound, tasks } => {
                 tasks.iter().flatten().for_each(AbortHandle::abort);
@@ -168,11 +169,7 @@ impl Shared {
     }
 
     fn has_ended(&self) -> bool {
-        matches!(*self.life(), Life::Ended)
-    }
-
-    fn life(&self) -> MutexGuard<'_, Life> {
-        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+        matches!(*self.life.lock(), Life::Ended)
     }
 
     fn lane(&self, purpose: Purpose) -> &mpsc::Sender<Frame> {

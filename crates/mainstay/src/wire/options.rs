@@ -1,7 +1,7 @@
 //! How a request is to be made.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::params::MetaEntries;
 use super::progress::ProgressSink;
 use crate::deadline;
+use crate::lock::Lock;
 
 /// How long a request may take, and what is wanted of it on the way.
 #[derive(Clone)]
@@ -111,7 +112,7 @@ impl RequestOptions {
 
 /// Stops the idle time of the requests that share it for as long as a [`IdlePauseGuard`] of it lives. Their total time runs on.
 #[derive(Debug, Default)]
-pub(crate) struct IdlePause(Mutex<IdleState>);
+pub(crate) struct IdlePause(Lock<IdleState>);
 
 #[derive(Debug, Default)]
 struct IdleState {
@@ -144,7 +145,7 @@ impl IdlePause {
     }
 
     fn state(&self) -> MutexGuard<'_, IdleState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

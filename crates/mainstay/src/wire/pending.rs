@@ -4,8 +4,8 @@
 //! once. The lock is held for a look-up, and never while an answer is delivered.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -15,6 +15,7 @@ use super::failure::RequestError;
 use super::options::IdlePause;
 use super::progress::ProgressListener;
 use super::raw::RawJson;
+use crate::lock::Lock;
 use crate::recorder::RequestLabel;
 use crate::transport::{Delivery, End};
 
@@ -27,7 +28,7 @@ const ANSWERED_LIMIT: usize = 64;
 pub(super) struct Pending {
     /// The number of the next request.
     next: AtomicU64,
-    table: Mutex<Table>,
+    table: Lock<Table>,
 }
 
 #[derive(Default)]
@@ -111,7 +112,7 @@ impl Pending {
     pub(super) fn new() -> Self {
         Self {
             next: AtomicU64::new(1),
-            table: Mutex::default(),
+            table: Lock::default(),
         }
     }
 
@@ -121,7 +122,7 @@ impl Pending {
 
     /// Lets a request wait, unless the connection is over.
     pub(super) fn insert(&self, id: u64, waiting: WaitingRequest) -> Result<(), End> {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         if let Some(end) = &table.ended {
             return Err(end.clone());
         }
@@ -137,12 +138,12 @@ impl Pending {
     }
 
     pub(super) fn take(&self, id: u64) -> Option<WaitingRequest> {
-        self.table().waiting.remove(&id)
+        self.table.lock().waiting.remove(&id)
     }
 
     /// Takes out the request that an answer with this number is for.
     pub(super) fn claim(&self, id: u64) -> Claimed {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         match table.waiting.remove(&id) {
             Some(mut waiting) => {
                 table.note_read(id, waiting.notifications_sent);
@@ -163,7 +164,7 @@ impl Pending {
 
     /// Takes out the one request that may be meant, if it is one.
     pub(super) fn take_only(&self) -> Only {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let mut ids = table.candidates();
         match (ids.next(), ids.next()) {
             (None, _) => Only::None,
@@ -177,13 +178,13 @@ impl Pending {
 
     /// Notes that the remote peer is sent a notification.
     pub(super) fn count_notification(&self) {
-        self.table().notifications_sent += 1;
+        self.table.lock().notifications_sent += 1;
     }
 
     /// Takes out the request that an error without an id is for: the only one that may be meant. Some servers answer
     /// notifications with such errors, each with one at most.
     pub(super) fn take_without_id(&self) -> Option<WaitingRequest> {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let mut ids = table.candidates();
         let (only, others) = (ids.next(), ids.next());
         drop(ids);
@@ -202,19 +203,23 @@ impl Pending {
 
     /// Notes that an answer to the request was salvaged; `false` if it does not wait, or if there was one before.
     pub(super) fn note_answer_after_text(&self, id: u64) -> bool {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let waiting = table.waiting.get_mut(&id);
         waiting.is_some_and(|waiting| !std::mem::replace(&mut waiting.is_answered_after_text, true))
     }
 
     /// When the request was made or last made progress.
     pub(super) fn last_activity(&self, id: u64) -> Option<Instant> {
-        self.table().waiting.get(&id).map(|waiting| waiting.last_activity)
+        self.table
+            .lock()
+            .waiting
+            .get(&id)
+            .map(|waiting| waiting.last_activity)
     }
 
     /// Notes progress; gives the listener of it.
     pub(super) fn progressed(&self, id: u64) -> Option<ProgressListener> {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let Some(waiting) = table.waiting.get_mut(&id) else {
             let mut answered = table.answered.iter();
             return answered.find_map(|(of, listener)| (*of == id).then(|| listener.clone()));
@@ -226,7 +231,7 @@ impl Pending {
 
     /// What a message belongs to that came on the stream of this request.
     pub(super) fn cause(&self, id: u64) -> MessageOrigin {
-        match self.table().waiting.get(&id) {
+        match self.table.lock().waiting.get(&id) {
             Some(waiting) => waiting
                 .hold
                 .clone()
@@ -237,7 +242,7 @@ impl Pending {
 
     /// The callers' requests that wait, in no order.
     pub(super) fn calls(&self) -> Vec<PendingRequest> {
-        let table = self.table();
+        let table = self.table.lock();
         let calls = table.waiting.iter();
         let calls = calls.filter_map(|(id, waiting)| {
             Some(PendingRequest {
@@ -253,19 +258,19 @@ impl Pending {
 
     /// Takes out a caller's request; those of Mainstay's own stay.
     pub(super) fn take_call(&self, id: u64) -> Option<WaitingRequest> {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         table.waiting.get(&id).filter(|waiting| waiting.is_call())?;
         table.waiting.remove(&id)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.table().waiting.len()
+        self.table.lock().waiting.len()
     }
 
     /// Ends the table: fails all that wait, and all that come later. `false` when it had ended before.
     pub(super) fn end(&self, end: &End) -> bool {
         let waiting = {
-            let mut table = self.table();
+            let mut table = self.table.lock();
             if table.ended.is_some() {
                 return false;
             }
@@ -284,11 +289,7 @@ impl Pending {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.table().ended.is_some()
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().ended.is_some()
     }
 }
 

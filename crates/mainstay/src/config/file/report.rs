@@ -140,14 +140,19 @@ impl<'t> ProblemReport<'t> {
 
     fn add(&self, severity: Severity, shown: &str, at: usize, problem: ProblemText) {
         let mut found = self.found.borrow_mut();
-        let server = found.server.clone();
-        if let (Severity::Error, Some(server)) = (severity, &server) {
-            found.refused.insert(server.clone());
+        let Findings {
+            problems,
+            refused,
+            server,
+            ..
+        } = &mut *found;
+        if let (Severity::Error, Some(server)) = (severity, &*server) {
+            refused.insert(server.clone());
         }
-        if found.problems.len() < MAX_PROBLEMS {
-            found.problems.push(Problem {
+        if problems.len() < MAX_PROBLEMS {
+            problems.push(Problem {
                 severity,
-                server,
+                server: server.clone(),
                 key: Some(shown.to_owned()),
                 position: Some(self.lines.position(at)),
                 file: Some(self.file.to_owned()),

@@ -12,13 +12,12 @@ use http::{HeaderValue, Method, Uri};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::http::client::body_headers::trace_headers;
 use super::http::client::connection::Response;
 use super::http::client::endpoint::{Endpoint, Outgoing};
-use super::http::client::events::SseEvent;
+use super::http::client::events::{EventsEnd, ResponseEvents, SseEvent};
 use super::http::client::exchanges::{AdmittedFrame, Exchanges, FrameCarrier, Sender};
 use super::http::client::refusal::{Head, Refusal, read_error};
-use super::http::client::response_events::{EventsEnd, ResponseEvents};
-use super::http::client::trace_headers::trace_headers;
 use super::http::{HttpConfigError, HttpFailure, HttpOptions, HttpStage};
 use super::receiving::deliver;
 use super::{Connecting, Connector, End, Frame, Inbound, Outbound, Purpose, Transport};
@@ -147,32 +146,17 @@ impl SseStream {
 
     /// Asks for the stream, and waits for the address.
     async fn open(&self) -> Result<ResponseEvents, HttpFailure> {
-        let options = &self.endpoint.options;
-        let ask = async || {
-            let mut request = self.endpoint.request(Method::GET).await?;
-            request
-                .headers
-                .insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-            Ok(request)
-        };
-        let of_exchange = |error| Refusal::of_exchange(&error, options).failure;
-        let request = ask().await?;
-        let shown = request.credential().cloned();
-        let mut response = self.endpoint.send(request).await.map_err(of_exchange)?;
-        if let Some(refusal) = Head::credential_refusal(&response, shown.as_ref()) {
-            self.endpoint.report_refusal(&refusal).await;
-            let again = ask().await?;
-            if again.credential() != shown.as_ref() {
-                response = self.endpoint.send(again).await.map_err(of_exchange)?;
-            }
-        }
+        let mut request = self.endpoint.request(Method::GET).await?;
+        let events = HeaderValue::from_static("text/event-stream");
+        request.headers.insert(ACCEPT, events);
+        let mut response = self.send(&mut request, None).await?;
         if !response.status().is_success() {
             let head = Head::of(&response);
             let body = read_error(&mut response).await;
-            return Err(Refusal::of_status(&head, &body).failure);
+            return Err(Refusal::of_status(&head, &body).into());
         }
-        Refusal::if_unreadable(&response).map_err(|refusal| refusal.failure)?;
-        let limit = options.message_limit();
+        Refusal::if_unreadable(&response)?;
+        let limit = self.endpoint.options.limits.message;
         let mut events = ResponseEvents::new(response, limit);
         loop {
             match events.next().await {
@@ -230,21 +214,12 @@ impl SseStream {
             Ok(Opening::UnderWay) | Err(_) => return Err(Refusal::not_sent(HttpFailure::Aborted)),
         };
         drop(undecided);
-        let request = self.message(&target, frame).await.map_err(Refusal::not_sent)?;
+        let request = self.message(&target, frame).await;
+        let mut request = request.map_err(Refusal::not_sent)?;
         if !frame.begin() {
             return Ok(());
         }
-        let shown = request.credential().cloned();
-        let mut response = self.send(request).await?;
-        if let Some(refusal) = Head::credential_refusal(&response, shown.as_ref()) {
-            self.endpoint.report_refusal(&refusal).await;
-            let again = self.message(&target, frame).await;
-            if let Ok(again) = again
-                && again.credential() != shown.as_ref()
-            {
-                response = self.send(again).await?;
-            }
-        }
+        let mut response = self.send(&mut request, Some(ACCEPT_TIMEOUT)).await?;
         if response.status().is_success() {
             response.discard();
             return Ok(());
@@ -266,15 +241,18 @@ impl SseStream {
         Ok(request)
     }
 
-    async fn send(&self, request: Outgoing) -> Result<Response, Refusal> {
-        let sent = timeout(ACCEPT_TIMEOUT, self.endpoint.send(request)).await;
-        let sent = sent.map_err(|_| {
-            Refusal::unknown(HttpFailure::TimedOut {
-                step: HttpStage::FirstByte,
-                limit: ACCEPT_TIMEOUT,
-            })
-        })?;
-        sent.map_err(|error| Refusal::of_exchange(&error, &self.endpoint.options))
+    /// Sends a request and waits for the head of its answer. One that is refused for its credential is sent again with another
+    /// one, if there is one by then.
+    async fn send(&self, request: &mut Outgoing, limit: Option<Duration>) -> Result<Response, Refusal> {
+        let response = self.endpoint.send(request, limit).await?;
+        let refusal = Head::credential_refusal(&response, request.credential());
+        // Boxed: few requests are refused, and the others should not carry room for it.
+        if let Some(refusal) = refusal
+            && Box::pin(self.endpoint.renew(request, &refusal)).await?
+        {
+            return self.endpoint.send(request, limit).await;
+        }
+        Ok(response)
     }
 }
 

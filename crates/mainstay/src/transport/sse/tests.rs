@@ -1,5 +1,9 @@
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
 use crate::transport::http::client::tests::remote_server::{Exchange, Owner, RemoteServer, json, request};
+use crate::transport::http::{Authorizing, CredentialRefusal, Credentials, Refusing};
 use crate::wire::Outcome;
 
 async fn start() -> (RemoteServer, Owner, Exchange) {
@@ -87,4 +91,39 @@ async fn a_message_that_is_not_accepted_fails_alone() {
     remote.next_of("POST").await.answer(202, "", "").await;
     stream.event(&format!("data: {}\n\n", json(2))).await;
     assert_eq!(owner.message().await, json(2));
+}
+
+/// A provider that cannot renew its token for now.
+#[derive(Default)]
+struct Unrenewable(AtomicBool);
+
+impl Credentials for Unrenewable {
+    fn authorization(&self) -> Authorizing<'_> {
+        let value = if self.0.load(Ordering::Relaxed) {
+            Err(io::Error::other("the authorization server is down"))
+        } else {
+            Ok(Some(HeaderValue::from_static("Bearer one")))
+        };
+        Box::pin(std::future::ready(value))
+    }
+
+    fn refused<'a>(&'a self, _refusal: &'a CredentialRefusal) -> Refusing<'a> {
+        self.0.store(true, Ordering::Relaxed);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+#[tokio::test]
+async fn a_message_whose_token_cannot_be_renewed_for_now_asks_for_no_login() {
+    let remote = RemoteServer::start().await;
+    let options = HttpOptions::new().credentials(Arc::new(Unrenewable::default()));
+    let mut owner = Owner::over(Sse::new(remote.url(), options).unwrap());
+    let mut stream = remote.next_of("GET").await;
+    stream.events("").await;
+    stream.event("event: endpoint\ndata: /messages\n\n").await;
+    owner.ask(1, "a");
+    remote.next_of("POST").await.answer(401, "", "").await;
+    let (outcome, failure) = owner.failure(1).await;
+    assert_eq!(outcome, Outcome::Refused);
+    assert!(matches!(failure, HttpFailure::NoCredential { .. }), "{failure}");
 }

@@ -39,7 +39,7 @@ pub(super) fn read(entry: &ServerEntry<'_>, url: Option<&Field<'_>>, kind: HttpK
     headers(entry, &mut target);
     if let Some(field) = fields.first_of(&["bearer_token_env", "bearer_token_env_var"]) {
         field.stands_for("bearer_token");
-        target.bearer_token = entry.from_variable(field, "the token").map(Into::into);
+        target.bearer_token = entry.variable_named_by(field, "the token").map(Into::into);
     }
     if let Some(field) = fields.get("bearer_token") {
         field.error(ProblemText::new(
@@ -98,7 +98,7 @@ fn headers(entry: &ServerEntry<'_>, target: &mut HttpTarget) {
     }
     for (name, field) in fields.entries("env_http_headers") {
         if is_new(name, &field)
-            && let Some(value) = entry.from_variable(&field, "the value")
+            && let Some(value) = entry.variable_named_by(&field, "the value")
         {
             target.headers.push((name.to_owned(), value.into()));
         }
@@ -107,7 +107,7 @@ fn headers(entry: &ServerEntry<'_>, target: &mut HttpTarget) {
 
 impl ServerEntry<'_> {
     /// What the variable of this name holds.
-    fn from_variable(&self, field: &Field<'_>, what: &str) -> Option<String> {
+    fn variable_named_by(&self, field: &Field<'_>, what: &str) -> Option<String> {
         let name = field.text()?;
         // The line end of a file it was read from is no part of it.
         let value = (self.variables.lookup)(name).unwrap_or_default();
@@ -210,7 +210,7 @@ fn oauth_object(entry: &ServerEntry<'_>, own: &FieldSet<'_>, config: &mut OAuthC
     config.issuer = entry.text_of(own, "issuer");
     config.user = entry.text_of(own, "user");
     if let Some(field) = own.get("client_secret_env") {
-        config.client_secret = entry.from_variable(field, "the secret").map(Into::into);
+        config.client_secret = entry.variable_named_by(field, "the secret").map(Into::into);
     }
     let secret = entry.text_of(own, "client_secret");
     set(&mut config.client_secret, secret.map(Into::into));

@@ -35,16 +35,11 @@ pub(super) struct HttpConnection {
     counters: Option<Arc<SocketCounters>>,
 }
 
-/// Why a request on a connection has no answer.
-pub(super) enum Unanswered {
-    /// The connection was closed before anything was written; here is the request again.
-    Returned(Box<PoolRequest>, hyper::Error),
-    /// The system took no byte of the request.
-    NotWritten(hyper::Error),
-    /// The connection broke while the answer was awaited.
-    Broken(hyper::Error),
-    /// Interim answers came, and no end of them.
-    NoHead,
+/// A request on a connection that has no answer.
+pub(super) struct Unanswered {
+    pub(super) error: ExchangeError,
+    /// The request again, if the connection was closed before anything was written.
+    pub(super) returned: Option<Box<PoolRequest>>,
 }
 
 /// What may come before the head of an answer is complete: more than the longest head, and thousands of interim answers,
@@ -78,18 +73,24 @@ impl HttpConnection {
                 answer => answer.map(Some),
             }
         });
-        answer
-            .await
-            .ok_or(Unanswered::NoHead)?
-            .map_err(
-                |mut failed: TrySendError<PoolRequest>| match failed.take_message() {
-                    Some(request) => Unanswered::Returned(Box::new(request), failed.into_error()),
-                    None if written.is_some() && self.written() == written => {
-                        Unanswered::NotWritten(failed.into_error())
-                    }
-                    None => Unanswered::Broken(failed.into_error()),
+        let Some(answer) = answer.await else {
+            return Err(Unanswered {
+                error: ExchangeError::NoHead,
+                returned: None,
+            });
+        };
+        answer.map_err(|mut failed: TrySendError<PoolRequest>| {
+            let returned = failed.take_message().map(Box::new);
+            let was_written = written.is_none() || self.written() != written;
+            Unanswered {
+                error: if returned.is_none() && was_written {
+                    ExchangeError::Broken(failed.into_error())
+                } else {
+                    ExchangeError::NotWritten(failed.into_error())
                 },
-            )
+                returned,
+            }
+        })
     }
 
     /// How many bytes the system has taken so far, where that is known.
@@ -149,7 +150,7 @@ impl Response {
             had_credential: false,
         };
         if response.body.is_end_stream() {
-            response.hang_up();
+            response.give_back();
         }
         response
     }
@@ -239,15 +240,15 @@ impl Response {
                     return Poll::Ready(Err(error));
                 }
                 Poll::Ready(None) => {
-                    self.hang_up();
+                    self.give_back();
                     return Poll::Ready(Ok(None));
                 }
             }
         }
     }
 
-    /// Gives the connection back: the answer has come.
-    fn hang_up(&mut self) {
+    /// Gives the connection back to the pool: the answer has come.
+    fn give_back(&mut self) {
         if let Some((connection, pool)) = self.connection.take() {
             pool.keep(connection, keep_alive(&self.head.headers));
         }

@@ -24,7 +24,7 @@ use url::Url;
 use super::HttpConfigError;
 use super::endpoint::is_loopback;
 use super::options::{AddressCheck, HttpOptions};
-use super::port_probe::refuse_self_connection;
+use super::port_probe::{PortProbe, refuse_self_connection};
 use super::socket::{CountedSocket, SocketCounters};
 use super::socks::Socks;
 use super::tls::{self, TlsConfig};
@@ -194,27 +194,33 @@ impl Dialer {
         Ok(DialledStream { stream, counters })
     }
 
-    /// The socket that stands in for the server, or none where the server itself is dialled; `Err` where a proxy is.
-    pub(super) fn socket(&self) -> Result<Option<PathBuf>, Proxied> {
+    /// What to probe; `None` behind a proxy, which accepts connections whether or not the server does.
+    pub(super) fn port_probe(&self) -> Option<PortProbe> {
         match &self.route {
-            Route::Direct => Ok(None),
-            Route::Socket(path) => Ok(Some(path.clone())),
-            Route::Proxy { .. } | Route::Socks(_) => Err(Proxied),
+            Route::Direct => Some(PortProbe::Port {
+                host: host(&self.origin).to_owned(),
+                port: port(&self.origin),
+            }),
+            Route::Socket(path) => Some(PortProbe::Socket(path.clone())),
+            Route::Proxy { .. } | Route::Socks(_) => None,
         }
     }
 }
-
-/// A proxy stands before the server.
-#[derive(Debug)]
-pub(super) struct Proxied;
 
 fn is_encrypted(origin: &Uri) -> bool {
     origin.scheme() == Some(&http::uri::Scheme::HTTPS)
 }
 
-/// The port of an address that names none.
-pub(super) fn default_port(origin: &Uri) -> u16 {
-    if is_encrypted(origin) { 443 } else { 80 }
+/// The host of an address, an IPv6 address without its brackets.
+pub(super) fn host(origin: &Uri) -> &str {
+    let host = origin.host().unwrap_or_default();
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// The port of an address, also where it names none.
+pub(super) fn port(origin: &Uri) -> u16 {
+    let default = if is_encrypted(origin) { 443 } else { 80 };
+    origin.port_u16().unwrap_or(default)
 }
 
 async fn tcp(origin: &Uri) -> Result<DialledStream, BoxError> {
@@ -245,8 +251,7 @@ async fn checked_tcp(
     lookup: &HostLookup,
 ) -> Result<DialledStream, BoxError> {
     // The connector resolves no host that is an address already.
-    let host = origin.host().unwrap_or_default();
-    if let Ok(address) = host.trim_start_matches('[').trim_end_matches(']').parse() {
+    if let Ok(address) = host(origin).parse() {
         refuse_unless(check(address))?;
     }
     let mut connector = configured(HttpConnector::new_with_resolver(CheckedResolver {
@@ -311,9 +316,7 @@ async fn encrypted(
     if !is_encrypted(origin) {
         return Ok(stream);
     }
-    let host = origin.host().unwrap_or_default();
-    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    tls::connect(stream, host, config).await
+    tls::connect(stream, host(origin).to_owned(), config).await
 }
 
 /// Asks a proxy with CONNECT for a tunnel to the server. Any status from 200 to 299 is a success;
@@ -324,7 +327,7 @@ async fn tunnel(
     headers: [(HeaderName, Option<HeaderValue>); 2],
 ) -> Result<Box<dyn ByteStream>, BoxError> {
     let host = origin.host().unwrap_or_default();
-    let authority = format!("{host}:{}", origin.port_u16().unwrap_or(default_port(origin)));
+    let authority = format!("{host}:{}", port(origin));
     let mut request = format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n").into_bytes();
     for (name, value) in headers {
         if let Some(value) = value {

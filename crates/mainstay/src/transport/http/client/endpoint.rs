@@ -1,7 +1,6 @@
 //! Where a server is, and what is sent there.
 //!
-//! A redirect is followed only within the origin and only when it keeps the method and the body; credentials so never
-//! reach a stranger. The head of an answer is bounded: at most 100 headers in 400 KiB.
+//! A redirect is followed only within the origin, so credentials never reach another one. The head of an answer is bounded: at most 100 headers in 400 KiB.
 
 use std::io;
 use std::net::IpAddr;
@@ -10,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HOST, LOCATION, PROXY_AUTHORIZATION};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, Uri};
 use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 use url::{Position, Url};
@@ -18,8 +17,9 @@ use url::{Position, Url};
 use super::connection::{PoolRequest, Response};
 use super::dialer::Dialer;
 use super::options::HttpOptions;
-use super::pool::{ExchangeError, Pool};
+use super::pool::Pool;
 use super::port_probe::PortProbe;
+use super::refusal::Refusal;
 use super::{
     CredentialRefusal, Credentials, Http, HttpConfigError, HttpFailure, HttpStage, ParamHeaders, tls,
 };
@@ -106,16 +106,9 @@ impl Endpoint {
         SessionDeletion(self.session_deletions.clone())
     }
 
-    /// What to probe; `None` behind a proxy, which accepts connections whether or not the server does.
+    /// What to probe while the server is unreachable, if there is anything.
     pub(crate) fn port_probe(&self) -> Option<PortProbe> {
-        if let Some(path) = self.pool.dialer.socket().ok()? {
-            return Some(PortProbe::Socket(path));
-        }
-        let host = self.url.host_str()?;
-        Some(PortProbe::Port {
-            host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
-            port: self.url.port_or_known_default()?,
-        })
+        self.pool.dialer.port_probe()
     }
 
     /// A connection of Streamable HTTP.
@@ -130,22 +123,43 @@ impl Endpoint {
 
     /// A request to the server, allowed in with the credential of the moment.
     pub(in crate::transport) async fn request(&self, method: Method) -> Result<Outgoing, HttpFailure> {
+        let mut outgoing = Outgoing {
+            method,
+            target: self.target.clone(),
+            shared: self.headers.clone(),
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+        };
+        self.authorize(&mut outgoing).await?;
+        Ok(outgoing)
+    }
+
+    /// Gives a request the credential of the moment, in place of the one before.
+    async fn authorize(&self, outgoing: &mut Outgoing) -> Result<(), HttpFailure> {
         // Boxed, so that a request without a credential carries no room for looking one up.
         let value = match &self.options.credentials {
             Some(credentials) => Box::pin(self.authorization(&**credentials)).await?,
             None => None,
         };
-        let mut headers = HeaderMap::new();
-        if let Some(value) = value {
-            headers.insert(AUTHORIZATION, value);
-        }
-        Ok(Outgoing {
-            method,
-            target: self.target.clone(),
-            shared: self.headers.clone(),
-            headers,
-            body: Bytes::new(),
-        })
+        match value {
+            Some(value) => outgoing.headers.insert(AUTHORIZATION, value),
+            None => outgoing.headers.remove(AUTHORIZATION),
+        };
+        Ok(())
+    }
+
+    /// Gives a request whose credential was refused the one of the moment; `true` if that is another one, with which it is sent
+    /// again: a server that refuses a credential has done nothing of what it was asked. The provider learns of the refusal
+    /// first, and may renew the credential. A provider that cannot renew it for now is the reason of the failure: no login
+    /// is needed.
+    pub(in crate::transport) async fn renew(
+        &self,
+        request: &mut Outgoing,
+        refusal: &CredentialRefusal,
+    ) -> Result<bool, Refusal> {
+        self.report_refusal(refusal).await;
+        self.authorize(request).await.map_err(Refusal::no_credential)?;
+        Ok(request.credential() != refusal.authorization.as_ref())
     }
 
     /// The headers of every request, with these in place of others of their names.
@@ -160,40 +174,55 @@ impl Endpoint {
         target(url, &self.pool.dialer).ok()
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the head of its answer, for so long at most. A redirect is followed if it keeps the
+    /// method and the body.
     ///
     /// Cancel safety: dropping it closes the connection that the request went out on.
-    pub(in crate::transport) async fn send(&self, mut outgoing: Outgoing) -> Result<Response, ExchangeError> {
-        let mut response = self.pool.send(outgoing.to_request()).await?;
+    pub(in crate::transport) async fn send(
+        &self,
+        outgoing: &Outgoing,
+        limit: Option<Duration>,
+    ) -> Result<Response, Refusal> {
+        let keeps_all = |status: u16| matches!(status, 307 | 308);
+        let sending = self.send_following(outgoing, keeps_all);
+        match limit {
+            None => sending.await,
+            Some(limit) => timeout(limit, sending).await.unwrap_or_else(|_| {
+                Err(Refusal::unknown(HttpFailure::TimedOut {
+                    step: HttpStage::FirstByte,
+                    limit,
+                }))
+            }),
+        }
+    }
+
+    /// Sends a request and follows redirects of these statuses, within the origin.
+    ///
+    /// Cancel safety: dropping it closes the connection that the request went out on.
+    pub(super) async fn send_following(
+        &self,
+        outgoing: &Outgoing,
+        is_followed: impl Fn(u16) -> bool,
+    ) -> Result<Response, Refusal> {
+        let mut target = outgoing.target.clone();
+        let mut response = self.pool.send(outgoing.to_request(&target)).await?;
         for _ in 0..REDIRECTS {
-            let Some(target) = self.moved(&response, &outgoing.target) else {
+            if !is_followed(response.status().as_u16()) {
+                break;
+            }
+            let Some(next) = self.moved(&response, &target) else {
                 break;
             };
             response.discard();
-            outgoing.target = target;
-            response = Box::pin(self.pool.send(outgoing.to_request())).await?;
+            target = next;
+            response = Box::pin(self.pool.send(outgoing.to_request(&target))).await?;
         }
         response.had_credential = outgoing.credential().is_some();
         Ok(response)
     }
 
-    /// Sends a request without following a redirect.
-    ///
-    /// Cancel safety: dropping it closes the connection that the request went out on.
-    pub(super) async fn send_once(&self, outgoing: &Outgoing) -> Result<Response, ExchangeError> {
-        let mut response = self.pool.send(outgoing.to_request()).await?;
-        response.had_credential = outgoing.credential().is_some();
-        Ok(response)
-    }
-
-    /// Where an answer sends the request, if it may go there.
+    /// Where a redirect sends the request, if it may go there.
     fn moved(&self, response: &Response, from: &Uri) -> Option<Uri> {
-        if !matches!(
-            response.status(),
-            StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
-        ) {
-            return None;
-        }
         let location = response.headers().get(LOCATION)?.to_str().ok()?;
         let from = self.url.join(from.path_and_query()?.as_str()).ok()?;
         let to = from.join(location).ok()?;
@@ -210,7 +239,7 @@ impl Endpoint {
     }
 
     /// Tells the provider of a refused credential, and waits until it has handled that.
-    pub(in crate::transport) async fn report_refusal(&self, refusal: &CredentialRefusal) {
+    async fn report_refusal(&self, refusal: &CredentialRefusal) {
         if let Some(credentials) = &self.options.credentials {
             let handled = timeout(CREDENTIAL_TIMEOUT, credentials.refused(refusal)).await;
             if handled.is_err() {
@@ -324,15 +353,15 @@ impl Outgoing {
         own.or_else(|| self.shared.get(AUTHORIZATION))
     }
 
-    /// The request as it is written. It can be made again, for another target.
-    fn to_request(&self) -> PoolRequest {
+    /// The request as it is written to this target.
+    fn to_request(&self, target: &Uri) -> PoolRequest {
         let mut headers = HeaderMap::clone(&self.shared);
         if !self.headers.is_empty() {
             headers.extend(self.headers.clone());
         }
         let mut request = PoolRequest::new(self.body.clone().into());
         *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.target.clone();
+        *request.uri_mut() = target.clone();
         *request.headers_mut() = headers;
         request
     }

@@ -1,4 +1,5 @@
-//! Server-sent events, read from whatever pieces they arrive in.
+//! Server-sent events, read from whatever pieces they arrive in: `SseEvents` takes pieces, `ResponseEvents` reads them from an
+//! answer, and yields after each turn, whatever the stream holds.
 //!
 //! Invariants: no event, and no line, is kept beyond the limit; nothing is copied twice but an event whose data spans
 //! several lines.
@@ -7,7 +8,9 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::transport::receiving;
+use super::connection::Response;
+use super::pool::ExchangeError;
+use crate::transport::{Turn, receiving};
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -180,6 +183,60 @@ fn joined(before: Option<Bytes>, line: Bytes, limit: usize) -> Result<Bytes, Too
 
 fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(value).into_owned()
+}
+
+/// The events of an answer.
+pub(in crate::transport) struct ResponseEvents {
+    response: Response,
+    events: SseEvents,
+    /// Counts what is done for this stream. Events without a message are counted by the reader, messages by their delivery.
+    pub(in crate::transport) turn: Turn,
+}
+
+/// Why there are no more events.
+#[derive(Debug)]
+pub(in crate::transport) enum EventsEnd {
+    /// The server has ended the stream.
+    Ended,
+    /// The stream broke.
+    Broken(ExchangeError),
+    /// An event is longer than the limit.
+    TooLong,
+}
+
+impl ResponseEvents {
+    /// Reads events up to this many bytes.
+    pub(in crate::transport) fn new(response: Response, limit: usize) -> Self {
+        Self {
+            response,
+            events: SseEvents::new(limit),
+            turn: Turn::new(),
+        }
+    }
+
+    /// The next event.
+    ///
+    /// Cancel safety: no event is lost.
+    pub(in crate::transport) async fn next(&mut self) -> Result<SseEvent, EventsEnd> {
+        loop {
+            self.turn.yield_if_over().await;
+            match self.events.next() {
+                Ok(NextEvent::Event(event)) => {
+                    if event.message().is_none() {
+                        self.turn.count_message();
+                    }
+                    return Ok(event);
+                }
+                Ok(NextEvent::Searching) => self.turn.count_message(),
+                Ok(NextEvent::Starved) => match self.response.chunk().await {
+                    Ok(Some(piece)) => self.events.push(&piece),
+                    Ok(None) => return Err(EventsEnd::Ended),
+                    Err(error) => return Err(EventsEnd::Broken(error)),
+                },
+                Err(TooLong) => return Err(EventsEnd::TooLong),
+            }
+        }
+    }
 }
 
 #[cfg(test)]

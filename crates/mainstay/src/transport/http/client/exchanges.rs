@@ -8,8 +8,8 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError};
@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use super::HttpFailure;
 use super::refusal::Refusal;
+use crate::lock::Lock;
 use crate::transport::{End, Frame, Inbound, NotQueued, Outbound, Purpose, SendFailure, Sending};
 use crate::wire::Outcome;
 
@@ -56,7 +57,7 @@ pub(in crate::transport) struct AdmittedFrame {
 }
 
 pub(in crate::transport) struct Exchanges {
-    life: Mutex<Life>,
+    life: Lock<Life>,
     ordered: Arc<Semaphore>,
     replies: Arc<Semaphore>,
     cancels: Arc<Semaphore>,
@@ -101,7 +102,7 @@ pub(in crate::transport) struct Sender<C>(pub(in crate::transport) Arc<C>);
 impl Exchanges {
     pub(in crate::transport) fn new() -> Self {
         Self {
-            life: Mutex::new(Life::Ready(Vec::new())),
+            life: Lock::new(Life::Ready(Vec::new())),
             ordered: Arc::new(Semaphore::new(ORDERED_LIMIT)),
             replies: Arc::new(Semaphore::new(REPLY_LIMIT)),
             cancels: Arc::new(Semaphore::new(CANCEL_LIMIT)),
@@ -113,7 +114,7 @@ impl Exchanges {
 
     /// Starts the life of a carrier with what was sent before; `false` when it ended before it began.
     pub(in crate::transport) fn start<C: FrameCarrier>(carrier: &Arc<C>, inbound: &Arc<dyn Inbound>) -> bool {
-        let mut life = carrier.exchanges().life();
+        let mut life = carrier.exchanges().life.lock();
         let running = Life::Running {
             inbound: inbound.clone(),
             tasks: HashMap::new(),
@@ -194,7 +195,7 @@ impl Exchanges {
 
     /// Puts a task on the list before it runs, so that one that ends at once finds itself there.
     fn register(&self, request: Option<u64>) -> Option<ExchangeId> {
-        match &mut *self.life() {
+        match &mut *self.life.lock() {
             Life::Running { tasks, started, .. } => {
                 *started += 1;
                 let exchange = request.map_or(ExchangeId::Other(*started), ExchangeId::Request);
@@ -207,7 +208,7 @@ impl Exchanges {
 
     /// Makes a task that runs abortable. One that is off the list already was withdrawn meanwhile, or is done.
     fn set_abort_handle(&self, exchange: ExchangeId, task: AbortHandle) {
-        if let Life::Running { tasks, .. } = &mut *self.life()
+        if let Life::Running { tasks, .. } = &mut *self.life.lock()
             && let Some(place) = tasks.get_mut(&exchange)
         {
             *place = Some(task);
@@ -218,7 +219,7 @@ impl Exchanges {
 
     /// Drops what is done for a request; its answer is not wanted.
     fn withdraw(&self, id: u64) {
-        let task = match &mut *self.life() {
+        let task = match &mut *self.life.lock() {
             Life::Running { tasks, .. } => tasks.remove(&ExchangeId::Request(id)),
             Life::Ready(_) | Life::Ended => None,
         };
@@ -229,7 +230,7 @@ impl Exchanges {
 
     /// The owner, as long as it may get reports.
     pub(in crate::transport) fn inbound(&self) -> Option<Arc<dyn Inbound>> {
-        match &*self.life() {
+        match &*self.life.lock() {
             Life::Running { inbound, .. } => Some(inbound.clone()),
             Life::Ready(_) | Life::Ended => None,
         }
@@ -265,7 +266,7 @@ impl Exchanges {
 
     /// Ends the transport; only the first end counts. `true` when this was it.
     pub(in crate::transport) fn finish(&self, end: End) -> bool {
-        let before = std::mem::replace(&mut *self.life(), Life::Ended);
+        let before = std::mem::replace(&mut *self.life.lock(), Life::Ended);
         self.ordered.close();
         self.replies.close();
         self.cancels.close();
@@ -281,7 +282,7 @@ impl Exchanges {
 
     /// Takes a frame: keeps it while the transport is not started, otherwise gives it back to be carried.
     fn admit(&self, admitted: AdmittedFrame) -> Result<Option<AdmittedFrame>, NotQueued> {
-        match &mut *self.life() {
+        match &mut *self.life.lock() {
             Life::Ready(frames) => {
                 frames.push(admitted);
                 Ok(None)
@@ -297,10 +298,6 @@ impl Exchanges {
             Purpose::Reply => self.replies.clone(),
             Purpose::Cancel { .. } => self.cancels.clone(),
         }
-    }
-
-    fn life(&self) -> MutexGuard<'_, Life> {
-        self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -367,7 +364,7 @@ struct ExchangeGuard<C: FrameCarrier> {
 impl<C: FrameCarrier> Drop for ExchangeGuard<C> {
     fn drop(&mut self) {
         let exchanges = self.carrier.exchanges();
-        let inbound = match &mut *exchanges.life() {
+        let inbound = match &mut *exchanges.life.lock() {
             Life::Running { tasks, inbound, .. } => tasks.remove(&self.exchange).map(|_| inbound.clone()),
             Life::Ready(_) | Life::Ended => None,
         };

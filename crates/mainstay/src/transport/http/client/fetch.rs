@@ -5,11 +5,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::LOCATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use tokio::time::timeout;
 
-use super::connection::Response;
 use super::endpoint::Endpoint;
 use super::options::HttpOptions;
 use super::refusal::{Head, Refusal, read_body};
@@ -20,9 +18,6 @@ pub const FETCH_BODY_LIMIT: usize = 1024 * 1024;
 
 /// How long a [`fetch`] may take in all.
 pub const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Redirects in a row that a GET follows.
-const REDIRECT_LIMIT: usize = 3;
 
 /// A request to send with [`fetch`]. With a body it is a POST, otherwise a GET.
 #[derive(Clone)]
@@ -74,39 +69,15 @@ async fn fetch_unbounded(request: FetchRequest, options: HttpOptions) -> Result<
     let mut outgoing = endpoint.request(method).await?;
     outgoing.headers.extend(request.headers);
     outgoing.body = request.body.unwrap_or_default();
-    let mut at = endpoint.url.clone();
-    let mut followed = 0;
-    loop {
-        let sent = endpoint.send_once(&outgoing).await;
-        let mut response = sent.map_err(|error| Refusal::of_exchange(&error, &endpoint.options).failure)?;
-        let next = redirect(&response)
-            .and_then(|location| at.join(location).ok())
-            .filter(|next| !is_post && followed < REDIRECT_LIMIT && next.origin() == endpoint.url.origin());
-        if let Some(next) = next
-            && let Some(target) = endpoint.target_of(&next)
-        {
-            response.discard();
-            outgoing.target = target;
-            at = next;
-            followed += 1;
-            continue;
-        }
-        Refusal::if_unreadable(&response).map_err(|refusal| refusal.failure)?;
-        let head = Head::of(&response);
-        let body = read_body(&mut response, FETCH_BODY_LIMIT, &endpoint.options).await;
-        return Ok(Fetched {
-            status: head.status,
-            headers: response.headers().clone(),
-            body: body.map_err(|refusal| refusal.failure)?,
-            retry_after: head.retry_after(),
-            challenge: head.into_challenge(),
-        });
-    }
-}
-
-fn redirect(response: &Response) -> Option<&str> {
-    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
-        return None;
-    }
-    response.headers().get(LOCATION)?.to_str().ok()
+    let is_followed = |status: u16| !is_post && matches!(status, 301 | 302 | 303 | 307 | 308);
+    let mut response = endpoint.send_following(&outgoing, is_followed).await?;
+    Refusal::if_unreadable(&response)?;
+    let head = Head::of(&response);
+    Ok(Fetched {
+        status: head.status,
+        body: read_body(&mut response, FETCH_BODY_LIMIT).await?,
+        headers: response.headers().clone(),
+        retry_after: head.retry_after,
+        challenge: head.challenge,
+    })
 }

@@ -12,9 +12,9 @@ use tokio::time::sleep;
 
 use super::HttpFailure;
 use super::connection::Response;
+use super::events::{EventsEnd, ResponseEvents};
 use super::post::{Content, StreamProgress, content_type};
 use super::refusal::{Head, Refusal};
-use super::response_events::{EventsEnd, ResponseEvents};
 use super::streamable::StreamableHttp;
 use crate::transport::receiving::deliver;
 
@@ -78,9 +78,8 @@ pub(super) async fn reopen(transport: &StreamableHttp, last_id: Option<&str>) ->
     if let Some(id) = last_id.and_then(|id| HeaderValue::from_str(id).ok()) {
         request.headers.insert(LAST_EVENT_ID, id);
     }
-    let shown = request.credential().cloned();
     // A server may send the head with the first event, however late that is.
-    let response = match transport.send(request, None).await {
+    let response = match transport.send(&mut request, None).await {
         Ok(response) => response,
         Err(Refusal { failure, .. }) => return of_failure(failure),
     };
@@ -93,10 +92,6 @@ pub(super) async fn reopen(transport: &StreamableHttp, last_id: Option<&str>) ->
             Content::Json => wrong_content("application/json".to_owned()),
             Content::Other(content_type) => wrong_content(content_type),
         };
-    }
-    // The next attempt uses what the provider makes of it.
-    if let Some(refusal) = Head::credential_refusal(&response, shown.as_ref()) {
-        transport.endpoint.report_refusal(&refusal).await;
     }
     let head = Head::of(&response);
     match head.status {

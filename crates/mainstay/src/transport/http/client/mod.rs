@@ -4,7 +4,7 @@
 //! `refusal` says of a failure whether the request may have run.
 
 pub(in crate::transport) mod answer;
-mod body_headers;
+pub(in crate::transport) mod body_headers;
 mod coding;
 pub(in crate::transport) mod connection;
 mod dialer;
@@ -24,14 +24,12 @@ pub(in crate::transport) mod pool;
 mod port_probe;
 mod post;
 pub(in crate::transport) mod refusal;
-pub(in crate::transport) mod response_events;
 mod session;
 mod socket;
 mod socks;
 mod streamable;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
-pub(in crate::transport) mod trace_headers;
 
 use std::sync::Arc;
 

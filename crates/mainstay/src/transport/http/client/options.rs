@@ -33,7 +33,7 @@ pub struct HttpOptions {
     pub(super) params: Option<Arc<dyn ParamHeaders>>,
     pub(super) connect_timeout: Duration,
     pub(super) first_byte_timeout: Option<Duration>,
-    pub(super) limits: Limits,
+    pub(in crate::transport) limits: Limits,
     pub(super) roots: Option<PathBuf>,
     pub(super) identity: Option<Identity>,
     pub(super) unix_socket: Option<PathBuf>,
@@ -136,11 +136,6 @@ impl HttpOptions {
     pub fn address_check(mut self, check: AddressCheck) -> Self {
         self.address_check = Some(check);
         self
-    }
-
-    /// The longest answer, and the longest event of a stream.
-    pub(in crate::transport) fn message_limit(&self) -> usize {
-        self.limits.message
     }
 
     /// The headers of every request.

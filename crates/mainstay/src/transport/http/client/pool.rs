@@ -5,7 +5,7 @@
 //! the server closed.
 
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::connection::{HEAD_LIMIT, HttpConnection, PoolRequest, Response, Unanswered};
 use super::dialer::{BoxError, Dialer};
 use super::tls::TlsConfig;
+use crate::lock::Lock;
 
 /// A connection that was idle for so long may have been closed before the runtime noticed. The pool asks the
 /// system, which costs a system call; busy connections are exempt.
@@ -39,7 +40,7 @@ pub(super) struct Pool {
     pub(super) dialer: Dialer,
     tls: ArcSwap<TlsConfig>,
     connect_timeout: Duration,
-    idle: Mutex<Idle>,
+    idle: Lock<Idle>,
 }
 
 #[derive(Default)]
@@ -63,8 +64,8 @@ struct IdleConnection {
 #[derive(Debug, thiserror::Error)]
 pub(in crate::transport) enum ExchangeError {
     /// No connection was made in time.
-    #[error("connecting took too long")]
-    TooSlow,
+    #[error("connecting took longer than {0:?}")]
+    TooSlow(Duration),
     /// No connection could be made.
     #[error("no connection")]
     NotConnected(#[source] BoxError),
@@ -88,7 +89,7 @@ impl Pool {
             dialer,
             tls: ArcSwap::from_pointee(tls),
             connect_timeout,
-            idle: Mutex::default(),
+            idle: Lock::default(),
         }
     }
 
@@ -96,25 +97,23 @@ impl Pool {
     ///
     /// Cancel safety: dropping it closes the connection that the request went out on.
     pub(super) async fn send(self: &Arc<Self>, mut request: PoolRequest) -> Result<Response, ExchangeError> {
-        while let Some(mut connection) = self.take() {
+        loop {
+            let kept = self.take();
+            let is_kept = kept.is_some();
+            let mut connection = match kept {
+                Some(connection) => connection,
+                // Boxed: few requests make a connection, and those that do not should not carry room for it.
+                None => Box::pin(self.connect()).await?,
+            };
             match connection.ask(request).await {
                 Ok(answer) => return Ok(Response::new(answer, connection, self.clone())),
-                // It was closed by the remote peer just now, and nothing was written: another will carry the request.
-                Err(Unanswered::Returned(again, _)) => request = *again,
-                Err(Unanswered::NotWritten(error)) => return Err(ExchangeError::NotWritten(error)),
-                Err(Unanswered::Broken(error)) => return Err(ExchangeError::Broken(error)),
-                Err(Unanswered::NoHead) => return Err(ExchangeError::NoHead),
+                // The remote peer closed a kept connection just now, and nothing was written: another will carry the request.
+                Err(Unanswered {
+                    returned: Some(again),
+                    ..
+                }) if is_kept => request = *again,
+                Err(Unanswered { error, .. }) => return Err(error),
             }
-        }
-        // Boxed: few requests make a connection, and those that do not should not carry room for it.
-        let mut connection = Box::pin(self.connect()).await?;
-        match connection.ask(request).await {
-            Ok(answer) => Ok(Response::new(answer, connection, self.clone())),
-            Err(Unanswered::Returned(_, error) | Unanswered::NotWritten(error)) => {
-                Err(ExchangeError::NotWritten(error))
-            }
-            Err(Unanswered::Broken(error)) => Err(ExchangeError::Broken(error)),
-            Err(Unanswered::NoHead) => Err(ExchangeError::NoHead),
         }
     }
 
@@ -125,7 +124,7 @@ impl Pool {
         }
         let since = Instant::now();
         let until = since + kept;
-        let mut idle = self.idle();
+        let mut idle = self.idle.lock();
         idle.connections.push(IdleConnection {
             connection,
             since,
@@ -140,7 +139,7 @@ impl Pool {
     /// From now on connections are encrypted so, and those that are not are used no more.
     pub(super) fn encrypt_with(&self, tls: TlsConfig) {
         self.tls.store(Arc::new(tls));
-        let old = std::mem::take(&mut self.idle().connections);
+        let old = std::mem::take(&mut self.idle.lock().connections);
         drop(old);
     }
 
@@ -158,22 +157,18 @@ impl Pool {
         };
         timeout(self.connect_timeout, connecting)
             .await
-            .unwrap_or(Err(ExchangeError::TooSlow))
+            .unwrap_or(Err(ExchangeError::TooSlow(self.connect_timeout)))
     }
 
     fn take(&self) -> Option<HttpConnection> {
         let now = Instant::now();
         loop {
-            let mut kept = self.idle().connections.pop()?;
+            let mut kept = self.idle.lock().connections.pop()?;
             let was_idle = now.saturating_duration_since(kept.since) >= LOOK_AFTER;
             if now < kept.until && kept.connection.is_ready(was_idle) {
                 return Some(kept.connection);
             }
         }
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Idle> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -275,7 +270,7 @@ impl Pool {
     /// Closes connections that were idle for too long, and drops those that the remote peer closed. The close of any other
     /// wakes the task. Returns when the next one is to be closed; `None` ends the task.
     fn close_idle(&self, cx: &mut Context<'_>) -> Option<Instant> {
-        let mut idle = self.idle();
+        let mut idle = self.idle.lock();
         let now = Instant::now();
         let is_over = |kept: &mut IdleConnection| kept.until <= now || !kept.connection.is_open(cx);
         let over: Vec<_> = idle.connections.extract_if(.., is_over).collect();

@@ -8,13 +8,12 @@ use tokio::time::{sleep, timeout};
 
 use super::answer::{Relation, lacks_method, negotiated};
 use super::connection::Response;
-use super::endpoint::Outgoing;
+use super::events::{EventsEnd, ResponseEvents};
 use super::exchanges::Undecided;
 use super::listen::{Opened, reopen};
 use super::refusal::{Head, Refusal, read_body, read_error};
-use super::response_events::{EventsEnd, ResponseEvents};
 use super::streamable::StreamableHttp;
-use super::{CredentialRefusal, HttpFailure, ReconnectBackoff};
+use super::{HttpFailure, ReconnectBackoff};
 use crate::large;
 use crate::transport::receiving::deliver;
 use crate::transport::{Frame, Turn};
@@ -55,8 +54,7 @@ pub(super) async fn ask<'a>(
         resumable: headers.modern.is_none(),
     };
     let request = transport.post(frame.bytes(), headers).await;
-    let request = request.map_err(Refusal::not_sent)?;
-    let shown = request.credential().cloned();
+    let mut request = request.map_err(Refusal::not_sent)?;
     if transport.session.is_lost() {
         return Err(Refusal::not_sent(HttpFailure::SessionLost { status: 404 }));
     }
@@ -65,12 +63,7 @@ pub(super) async fn ask<'a>(
     }
     *undecided = Some(transport.exchanges.await_verdict());
     let limit = transport.endpoint.options.first_byte_timeout;
-    let mut response = transport.send(request, limit).await?;
-    if let Some(refusal) = Head::credential_refusal(&response, shown.as_ref())
-        && let Some(again) = Box::pin(renewed(transport, frame, &refusal)).await?
-    {
-        response = transport.send(again, limit).await?;
-    }
+    let mut response = transport.send(&mut request, limit).await?;
     if !response.status().is_success() {
         return Box::pin(asked.refused(&mut response)).await;
     }
@@ -85,15 +78,6 @@ pub(super) async fn ask<'a>(
         Content::Events => Box::pin(asked.stream(response)).await,
         Content::Other(content_type) => Err(Refusal::unknown(HttpFailure::WrongContentType { content_type })),
     }
-}
-
-async fn renewed(
-    transport: &StreamableHttp,
-    frame: &Frame,
-    refusal: &CredentialRefusal,
-) -> Result<Option<Outgoing>, Refusal> {
-    let headers = transport.body_headers(frame.bytes()).await;
-    transport.renewed(frame, headers, refusal).await
 }
 
 /// What kind of answer it is.
@@ -156,8 +140,8 @@ impl Asked<'_> {
     }
 
     async fn json(&self, response: &mut Response) -> Result<(), Refusal> {
-        let options = &self.transport.endpoint.options;
-        let body = read_body(response, options.limits.message, options).await?;
+        let limit = self.transport.endpoint.options.limits.message;
+        let body = read_body(response, limit).await?;
         if self.deliver_until_answer(body, &mut Turn::new()).await {
             return Ok(());
         }

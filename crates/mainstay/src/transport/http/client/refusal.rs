@@ -11,7 +11,6 @@ use tokio::time::timeout;
 
 use super::connection::Response;
 use super::events::BYTE_ORDER_MARK;
-use super::options::HttpOptions;
 use super::pool::ExchangeError;
 use super::{Challenge, CredentialRefusal, HttpFailure, HttpStage, tls};
 use crate::lack::Lack;
@@ -60,38 +59,6 @@ impl Refusal {
         Self::new(Outcome::Refused, HttpFailure::SessionLost { status })
     }
 
-    /// The request could not be carried, or its answer was lost.
-    pub(in crate::transport) fn of_exchange(error: &ExchangeError, options: &HttpOptions) -> Self {
-        let message = innermost(error);
-        // A server may say so only when the first request is on its way, and reads nothing of it.
-        if let Some(demand) = of_certificate(error) {
-            let message = format!("the server {demand}: {message}");
-            let kind = io::ErrorKind::PermissionDenied;
-            return Self::not_sent(HttpFailure::ConnectFailed { kind, message });
-        }
-        match error {
-            ExchangeError::TooSlow => Self::not_sent(HttpFailure::TimedOut {
-                step: HttpStage::Connect,
-                limit: options.connect_timeout,
-            }),
-            ExchangeError::NotConnected(_) => {
-                if let Some(lack) = lack_of(error) {
-                    return Self::not_sent(HttpFailure::LocalLack { lack });
-                }
-                let kind = io_kind(error).unwrap_or(io::ErrorKind::Other);
-                Self::not_sent(HttpFailure::ConnectFailed { kind, message })
-            }
-            ExchangeError::NotWritten(_) => Self::not_sent(HttpFailure::Broken { message }),
-            ExchangeError::NoHead | ExchangeError::Damaged(_) => {
-                Self::unknown(HttpFailure::Malformed { message })
-            }
-            ExchangeError::Broken(error) if error.is_parse() => {
-                Self::unknown(HttpFailure::Malformed { message })
-            }
-            ExchangeError::Broken(_) => Self::unknown(HttpFailure::Broken { message }),
-        }
-    }
-
     /// Fails where the server accepted the request and its answer cannot be decompressed.
     pub(in crate::transport) fn if_unreadable(response: &Response) -> Result<(), Self> {
         match response.unknown_coding() {
@@ -132,13 +99,54 @@ impl Refusal {
     }
 }
 
+/// The request could not be carried, or its answer was lost.
+impl From<ExchangeError> for Refusal {
+    fn from(error: ExchangeError) -> Self {
+        let message = innermost(&error);
+        // A server may say so only when the first request is on its way, and reads nothing of it.
+        if let Some(demand) = of_certificate(&error) {
+            let message = format!("the server {demand}: {message}");
+            let kind = io::ErrorKind::PermissionDenied;
+            return Self::not_sent(HttpFailure::ConnectFailed { kind, message });
+        }
+        match &error {
+            ExchangeError::TooSlow(limit) => Self::not_sent(HttpFailure::TimedOut {
+                step: HttpStage::Connect,
+                limit: *limit,
+            }),
+            ExchangeError::NotConnected(_) => {
+                if let Some(lack) = lack_of(&error) {
+                    return Self::not_sent(HttpFailure::LocalLack { lack });
+                }
+                let kind = io_kind(&error).unwrap_or(io::ErrorKind::Other);
+                Self::not_sent(HttpFailure::ConnectFailed { kind, message })
+            }
+            ExchangeError::NotWritten(_) => Self::not_sent(HttpFailure::Broken { message }),
+            ExchangeError::NoHead | ExchangeError::Damaged(_) => {
+                Self::unknown(HttpFailure::Malformed { message })
+            }
+            ExchangeError::Broken(error) if error.is_parse() => {
+                Self::unknown(HttpFailure::Malformed { message })
+            }
+            ExchangeError::Broken(_) => Self::unknown(HttpFailure::Broken { message }),
+        }
+    }
+}
+
+/// Where no call hangs on the request, whether it may have run does not matter.
+impl From<Refusal> for HttpFailure {
+    fn from(refusal: Refusal) -> Self {
+        refusal.failure
+    }
+}
+
 /// What the head of an answer that is no success says.
 #[derive(Debug)]
 pub(in crate::transport) struct Head {
     pub(in crate::transport) status: u16,
     location: Option<String>,
-    retry_after: Option<Duration>,
-    challenge: Challenge,
+    pub(super) retry_after: Option<Duration>,
+    pub(super) challenge: Challenge,
 }
 
 impl Head {
@@ -176,14 +184,6 @@ impl Head {
         })
     }
 
-    pub(super) fn into_challenge(self) -> Challenge {
-        self.challenge
-    }
-
-    pub(super) fn retry_after(&self) -> Option<Duration> {
-        self.retry_after
-    }
-
     fn throttled(&self) -> HttpFailure {
         HttpFailure::Throttled {
             status: self.status,
@@ -195,22 +195,14 @@ impl Head {
 /// The whole body, if it is not longer than the limit.
 ///
 /// Cancel safety: when the future is dropped, what was read is lost.
-pub(in crate::transport) async fn read_body(
-    response: &mut Response,
-    limit: usize,
-    options: &HttpOptions,
-) -> Result<Bytes, Refusal> {
+pub(in crate::transport) async fn read_body(response: &mut Response, limit: usize) -> Result<Bytes, Refusal> {
     let too_large = || Refusal::new(Outcome::Answered, HttpFailure::BodyTooLarge { limit });
     if response.announced().is_some_and(|length| length > limit as u64) {
         return Err(too_large());
     }
     let mut body = Bytes::new();
     let mut rest = BytesMut::new();
-    while let Some(chunk) = response
-        .chunk()
-        .await
-        .map_err(|error| Refusal::of_exchange(&error, options))?
-    {
+    while let Some(chunk) = response.chunk().await? {
         if body.len() + rest.len() + chunk.len() > limit {
             return Err(too_large());
         }

@@ -5,7 +5,7 @@
 //! share one ping.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use super::answer::{Relation, lacks_method};
 use super::body_headers::BodyHeaders;
 use super::refusal::{Refusal, read_error};
 use super::streamable::StreamableHttp;
+use crate::lock::Lock;
 
 const ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -25,7 +26,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pings are numbered from here on, far beyond the requests of any connection. JSON numbers are exact up to 2^53.
 const FIRST_PING: u64 = 1 << 52;
 
-pub(super) struct TransportSession(Mutex<SessionState>);
+pub(super) struct TransportSession(Lock<SessionState>);
 
 struct SessionState {
     /// The headers of every message of the session, as far as they are known.
@@ -39,7 +40,7 @@ struct SessionState {
 impl TransportSession {
     /// A session that is not open yet, whose messages have these headers beside its own.
     pub(super) fn new(posted: Arc<HeaderMap>) -> Self {
-        Self(Mutex::new(SessionState {
+        Self(Lock::new(SessionState {
             headers: HeaderMap::new(),
             posted,
             is_agreed: false,
@@ -103,7 +104,7 @@ impl TransportSession {
     }
 
     fn state(&self) -> MutexGuard<'_, SessionState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -167,7 +168,7 @@ impl StreamableHttp {
         let ping = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#));
         let request = self.post(&ping, BodyHeaders::default()).await;
         let request = request.map_err(Refusal::not_sent)?;
-        let mut response = self.send(request, Some(PING_TIMEOUT)).await?;
+        let mut response = self.endpoint.send(&request, Some(PING_TIMEOUT)).await?;
         let status = response.status();
         if status.is_success() {
             response.discard();

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::lookup_host;
 use tower_service::Service;
 
-use super::dialer::{BoxError, ByteStream, default_port};
+use super::dialer::{BoxError, ByteStream, host, port};
 
 /// The port of a proxy whose address names none.
 const PORT: u16 = 1080;
@@ -64,14 +64,13 @@ impl Socks {
 
     /// How the server is named to the proxy.
     async fn server(&self, origin: &Uri) -> Result<Uri, BoxError> {
-        let host = origin.host().unwrap_or_default();
-        let port = origin.port_u16().unwrap_or(default_port(origin));
+        let port = port(origin);
         if self.resolves {
+            let host = origin.host().unwrap_or_default();
             return Ok(format!("{host}:{port}").parse()?);
         }
         // Not left to the connector, which would block the thread for it.
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let mut found = lookup_host((host, port)).await?;
+        let mut found = lookup_host((host(origin), port)).await?;
         let address = found.next().ok_or(io::ErrorKind::NotFound);
         Ok(address.map_err(io::Error::from)?.to_string().parse()?)
     }

@@ -15,14 +15,13 @@ use http::{HeaderMap, HeaderValue, Method};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::body_headers::{BodyHeaders, is_notification};
+use super::body_headers::{BodyHeaders, is_notification, trace_headers};
 use super::connection::Response;
 use super::endpoint::{Endpoint, Outgoing};
 use super::exchanges::{AdmittedFrame, Exchanges, FrameCarrier};
 use super::refusal::{Head, Refusal, read_error};
 use super::session::{SessionCheck, TransportSession};
-use super::trace_headers::trace_headers;
-use super::{CredentialRefusal, HttpFailure, HttpStage, listen, post};
+use super::{HttpFailure, listen, post};
 use crate::transport::{End, Frame, Purpose};
 
 const INITIALIZED: &str = "notifications/initialized";
@@ -33,7 +32,7 @@ const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, 
 /// How long a server may take to accept what it need not answer.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the delete_session to a session may take. Only the end of its server waits for it, and not this long.
+/// How long the deletion of a session may take. Only the end of its server waits for it, and not this long.
 const SESSION_DELETE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What servers answer that do not know a session: the protocol's 404, and 400, which may have other reasons.
@@ -104,19 +103,17 @@ impl FrameCarrier for StreamableHttp {
         let endpoint = self.endpoint.clone();
         let mut session = HeaderMap::new();
         self.session.mark(&mut session);
-        let saying = endpoint.begin_session_deletion();
+        let deletion = endpoint.begin_session_deletion();
         runtime.spawn(async move {
-            let _saying = saying;
-            let goodbye = async {
+            let _deletion = deletion;
+            let deleting = async {
                 let mut request = endpoint.request(Method::DELETE).await.ok()?;
                 request.headers.extend(session);
-                endpoint.send(request).await.ok()
+                endpoint.send(&request, None).await.ok()
             };
-            let said = timeout(SESSION_DELETE_TIMEOUT, goodbye).await.ok().flatten();
-            tracing::debug!(
-                status = said.map(|answer| answer.status().as_u16()),
-                "session deleted"
-            );
+            let answer = timeout(SESSION_DELETE_TIMEOUT, deleting).await.ok().flatten();
+            let status = answer.map(|answer| answer.status().as_u16());
+            tracing::debug!(status, "session deleted");
         });
     }
 }
@@ -170,18 +167,11 @@ impl StreamableHttp {
         let told = async {
             let headers = self.body_headers(frame.bytes()).await.of_notification();
             let request = self.post(frame.bytes(), headers).await;
-            let request = request.map_err(Refusal::not_sent)?;
+            let mut request = request.map_err(Refusal::not_sent)?;
             if !frame.begin() {
                 return Ok(());
             }
-            let shown = request.credential().cloned();
-            let mut response = self.send(request, Some(ACCEPT_TIMEOUT)).await?;
-            if let Some(refusal) = Head::credential_refusal(&response, shown.as_ref()) {
-                let headers = self.body_headers(frame.bytes()).await.of_notification();
-                if let Some(again) = Box::pin(self.renewed(frame, headers, &refusal)).await? {
-                    response = self.send(again, Some(ACCEPT_TIMEOUT)).await?;
-                }
-            }
+            let mut response = self.send(&mut request, Some(ACCEPT_TIMEOUT)).await?;
             if response.status().is_success() {
                 response.discard();
                 return Ok(());
@@ -225,37 +215,22 @@ impl StreamableHttp {
         Ok(request)
     }
 
-    /// The same request with another credential than the refused one, if there is one by now. The provider learns of the
-    /// refusal first and may renew the credential. A server that refuses a credential has done nothing of what it
-    /// was asked, so the request may be sent again. A provider that cannot renew its credential for now is the reason of the
-    /// failure: no login is needed.
-    pub(super) async fn renewed(
+    /// Sends a request and waits for the head of its answer. One that is refused for its credential is sent again with another
+    /// one, if there is one by then.
+    pub(super) async fn send(
         &self,
-        frame: &Frame,
-        headers: BodyHeaders,
-        refusal: &CredentialRefusal,
-    ) -> Result<Option<Outgoing>, Refusal> {
-        self.endpoint.report_refusal(refusal).await;
-        let request = self.post(frame.bytes(), headers).await;
-        let request = request.map_err(Refusal::no_credential)?;
-        let is_other = request.credential() != refusal.authorization.as_ref();
-        Ok(is_other.then_some(request))
-    }
-
-    /// Sends a request and waits for the head of its answer.
-    pub(super) async fn send(&self, request: Outgoing, limit: Option<Duration>) -> Result<Response, Refusal> {
-        let sending = self.endpoint.send(request);
-        let sent = match limit {
-            None => sending.await,
-            Some(limit) => timeout(limit, sending).await.map_err(|_| {
-                Refusal::unknown(HttpFailure::TimedOut {
-                    step: HttpStage::FirstByte,
-                    limit,
-                })
-            })?,
-        };
-        let response = sent.map_err(|error| Refusal::of_exchange(&error, &self.endpoint.options))?;
+        request: &mut Outgoing,
+        limit: Option<Duration>,
+    ) -> Result<Response, Refusal> {
+        let response = self.endpoint.send(request, limit).await?;
         self.met.store(true, Ordering::Relaxed);
+        let refusal = Head::credential_refusal(&response, request.credential());
+        // Boxed: few requests are refused, and the others should not carry room for it.
+        if let Some(refusal) = refusal
+            && Box::pin(self.endpoint.renew(request, &refusal)).await?
+        {
+            return self.endpoint.send(request, limit).await;
+        }
         Ok(response)
     }
 

@@ -9,7 +9,8 @@ mod streams;
 
 use std::sync::Arc;
 
-use super::body_headers::BodyHeaders;
+use http::Method;
+
 use super::endpoint::Outgoing;
 use super::*;
 use crate::transport::http::{Authorizing, BearerToken};
@@ -71,28 +72,20 @@ async fn every_request_says_who_sends_it_unless_the_configuration_says_something
 async fn a_request_that_showed_an_old_credential_is_renewed_whoever_asked_for_the_new_one_meanwhile() {
     let token = Arc::new(BearerToken::new("one"));
     let options = HttpOptions::new().credentials(token.clone());
-    let transport = StreamableHttp::new(Endpoint::new("http://127.0.0.1:1/mcp", options).unwrap());
-    let frame = Frame::new(request(1, "a").into(), Purpose::Request { id: 1 });
-    let post = || transport.post(frame.bytes(), BodyHeaders::default());
-    let first = post().await.unwrap();
+    let endpoint = Endpoint::new("http://127.0.0.1:1/mcp", options).unwrap();
+    let mut first = endpoint.request(Method::POST).await.unwrap();
     token.set("two");
-    let other = post().await.unwrap();
+    let mut other = endpoint.request(Method::POST).await.unwrap();
     let refusal = |shown: &Outgoing| CredentialRefusal {
         authorization: shown.credential().cloned(),
         status: 401,
         challenge: Challenge::default(),
     };
-    let again = transport
-        .renewed(&frame, BodyHeaders::default(), &refusal(&first))
-        .await
-        .ok()
-        .flatten()
-        .expect("renewed");
-    assert_eq!(again.credential().unwrap(), "Bearer two");
-    let same = transport
-        .renewed(&frame, BodyHeaders::default(), &refusal(&other))
-        .await;
-    assert!(matches!(same, Ok(None)));
+    let refused = refusal(&first);
+    assert!(matches!(endpoint.renew(&mut first, &refused).await, Ok(true)));
+    assert_eq!(first.credential().unwrap(), "Bearer two");
+    let refused = refusal(&other);
+    assert!(matches!(endpoint.renew(&mut other, &refused).await, Ok(false)));
 }
 
 #[tokio::test]

@@ -22,11 +22,11 @@ fn by_proxy(url: &str) -> Dialer {
 #[test]
 fn a_proxy_of_the_environment_stands_before_what_it_is_named_for() {
     let plain = by_proxy("http://mcp.example/mcp");
-    assert!(plain.socket().is_err());
+    assert!(plain.port_probe().is_none());
     assert!(plain.names_the_origin(), "it is the proxy that goes there");
     assert_eq!(plain.of_proxy().unwrap(), "Basic dXNlcjpwYXNz");
     let encrypted = by_proxy("https://mcp.example/mcp");
-    assert!(encrypted.socket().is_err());
+    assert!(encrypted.port_probe().is_none());
     assert!(!encrypted.names_the_origin(), "the proxy sees nothing of it");
     assert_eq!(encrypted.of_proxy(), None);
     for near in [
@@ -35,7 +35,10 @@ fn a_proxy_of_the_environment_stands_before_what_it_is_named_for() {
         "https://localhost/",
     ] {
         let direct = by_proxy(near);
-        assert!(matches!(direct.socket(), Ok(None)), "{near}");
+        assert!(
+            matches!(direct.port_probe(), Some(PortProbe::Port { .. })),
+            "{near}"
+        );
         assert!(!direct.names_the_origin());
     }
 }
@@ -215,7 +218,7 @@ async fn a_socks_proxy_is_asked_for_the_server_and_passes_every_byte_on() {
         ),
     ] {
         let dialer = by(url, &proxy).unwrap();
-        assert!(dialer.socket().is_err(), "no port is probed behind a proxy");
+        assert!(dialer.port_probe().is_none(), "no port is probed behind a proxy");
         assert!(!dialer.names_the_origin() && dialer.of_proxy().is_none());
         let mut near = dial(&dialer).await.unwrap();
         let (mut remote, _) = listener.accept().await.unwrap();
@@ -255,7 +258,7 @@ async fn a_socks_proxy_that_refuses_or_is_not_there_is_a_failure_that_says_so() 
         .err()
         .unwrap();
     let error = crate::transport::http::client::pool::ExchangeError::NotConnected(refused);
-    let refusal = crate::transport::http::client::refusal::Refusal::of_exchange(&error, &HttpOptions::new());
+    let refusal = crate::transport::http::client::refusal::Refusal::from(error);
     let crate::transport::HttpFailure::ConnectFailed { kind, .. } = refusal.failure else {
         panic!("{refusal:?}");
     };
@@ -273,7 +276,7 @@ fn a_proxy_of_an_unknown_kind_is_refused_with_a_remedy() {
     );
     let near = by("http://localhost/", "socks4://127.0.0.1:1080").unwrap();
     assert!(
-        near.socket().is_ok(),
+        near.port_probe().is_some(),
         "a proxy never stands between this machine and itself"
     );
 }

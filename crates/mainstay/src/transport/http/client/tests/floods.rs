@@ -12,7 +12,7 @@ use http::Method;
 use super::*;
 use crate::transport::http::client::connection::{HEAD_LIMIT, Response};
 use crate::transport::http::client::events::LINES_AT_ONCE;
-use crate::transport::http::client::response_events::ResponseEvents;
+use crate::transport::http::client::events::ResponseEvents;
 use crate::transport::{End, Inbound, Oversized, SendFailure, Sse, Transport, Turn};
 use crate::turn::tests::{TURNS_IN_A_ROW, most_in_between};
 
@@ -185,7 +185,7 @@ async fn response(path: &str) -> Response {
     let url = flooding_server().replace("/mcp", path);
     let endpoint = Endpoint::new(&url, HttpOptions::new()).unwrap();
     let request = endpoint.request(Method::GET).await.unwrap();
-    endpoint.send_once(&request).await.unwrap()
+    endpoint.send(&request, None).await.unwrap()
 }
 
 #[tokio::test]
