@@ -227,7 +227,9 @@ fn jittered(pause: Duration) -> Duration {
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::net::UnixListener;
     use std::path::Path;
+    use std::thread;
 
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
 
@@ -257,14 +259,62 @@ mod tests {
         assert_eq!(starts, 3);
     }
 
+    /// A daemon that accepts no connection before it is told to.
+    fn listening(directory: &RuntimeDirectory, queue: i32) -> UnixListener {
+        let listener = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        bind(&listener, &SocketAddrUnix::new(directory.socket()).unwrap()).unwrap();
+        listen(&listener, queue).unwrap();
+        UnixListener::from(listener)
+    }
+
+    /// Accepts one connection, and answers its first line.
+    fn welcome(listener: &UnixListener) {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _hello = read_line(&mut stream, REPLY_TIMEOUT);
+        let reply = serde_json::json!({ "mainstay": PROTOCOL, "version": VERSION });
+        // A connection that only filled the queue is gone.
+        let _ = stream.write_all(format!("{reply}\n").as_bytes());
+    }
+
+    #[test]
+    fn a_daemon_that_ends_during_the_first_line_is_tried_again() {
+        let runtime = tempfile::tempdir().unwrap();
+        let directory = directory(runtime.path());
+        let listener = listening(&directory, 8);
+        let daemon = thread::spawn(move || {
+            drop(listener.accept().unwrap());
+            welcome(&listener);
+        });
+        let dialer = DaemonDialer::new(directory, Launcher::new("/nowhere", Vec::new()));
+        assert!(dialer.dial(b"{}\n").is_ok());
+        daemon.join().unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_daemon_whose_queue_of_connections_is_full_is_tried_again() {
+        let runtime = tempfile::tempdir().unwrap();
+        let directory = directory(runtime.path());
+        let listener = listening(&directory, 1);
+        let queued: Vec<_> = std::iter::from_fn(|| connect(&directory.socket()).ok()).collect();
+        let full = queued.len();
+        let daemon = thread::spawn(move || {
+            // Until the first try has failed, which is no event here.
+            thread::sleep(Duration::from_millis(100));
+            drop(queued);
+            (0..=full).for_each(|_| welcome(&listener));
+        });
+        let dialer = DaemonDialer::new(directory, Launcher::new("/nowhere", Vec::new()));
+        assert!(dialer.dial(b"{}\n").is_ok());
+        daemon.join().unwrap();
+    }
+
     #[cfg(target_os = "linux")]
     #[test]
     fn a_daemon_whose_queue_of_connections_is_full_does_not_answer() {
         let runtime = tempfile::tempdir().unwrap();
         let directory = directory(runtime.path());
-        let listener = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
-        bind(&listener, &SocketAddrUnix::new(directory.socket()).unwrap()).unwrap();
-        listen(&listener, 1).unwrap();
+        let listener = listening(&directory, 1);
         let queued: Vec<_> = std::iter::from_fn(|| connect(&directory.socket()).ok()).collect();
         let dialer = DaemonDialer::new(directory, Launcher::new("/nowhere", Vec::new()));
         assert!(dialer.probe().is_err());

@@ -139,7 +139,7 @@ fn write(far: &BufReader<UnixStream>, message: &Value) {
 #[test]
 fn the_rest_of_a_session_follows_when_the_daemon_has_answered_the_introduction() {
     let runtime = tempfile::tempdir().unwrap();
-    let (bridge, _host) = bridge(runtime.path());
+    let (bridge, mut host) = bridge(runtime.path());
     let (dialed, mut far) = dialed();
     let resuming = thread::spawn(move || bridge.resume(dialed).is_some());
     let introduction = next(&mut far);
@@ -155,6 +155,9 @@ fn the_rest_of_a_session_follows_when_the_daemon_has_answered_the_introduction()
     assert_eq!(next(&mut far)["method"], "notifications/initialized");
     assert_eq!(next(&mut far)["id"], 2);
     assert!(resuming.join().unwrap());
+    host.set_nonblocking(true).unwrap();
+    let heard = host.read(&mut [0; 1]).unwrap_or(0);
+    assert_eq!(heard, 0, "the host has had its answer already");
 }
 
 #[test]
