@@ -147,6 +147,7 @@ impl DialError {
                     HttpFailure::ConnectFailed { .. }
                     | HttpFailure::LocalLack { .. }
                     | HttpFailure::AuthRequired { .. }
+                    | HttpFailure::Status { status: 403, .. }
                     | HttpFailure::Throttled { .. }
                     | HttpFailure::NoCredential { .. },
                 ) => DialectHint::None,

@@ -82,6 +82,10 @@ impl Refusal {
                 let location = response.location.clone().unwrap_or_default();
                 Self::new(outcome, HttpFailure::Redirect { status, location })
             }
+            // Without a challenge, a 403 is no question for a login: a firewall or a quota may send it for a while.
+            403 if response.challenge.www_authenticate.is_none() => {
+                Self::new(Outcome::Refused, of_body(status, body))
+            }
             401 | 403 => Self::new(
                 Outcome::Refused,
                 HttpFailure::AuthRequired {

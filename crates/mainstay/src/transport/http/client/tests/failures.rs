@@ -20,6 +20,7 @@ async fn a_status_says_whether_the_request_may_have_run() {
     let location = "location: http://other.example/mcp\r\n";
     let cases = [
         (400, "", Outcome::Refused, status(400, "oh\u{20}no")),
+        (403, "", Outcome::Refused, status(403, "oh\u{20}no")),
         (404, "", Outcome::Refused, status(404, "oh\u{20}no")),
         (408, "", Outcome::Unknown, status(408, "oh\u{20}no")),
         (413, "", Outcome::Refused, status(413, "oh\u{20}no")),
