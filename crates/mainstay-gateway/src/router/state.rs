@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn the_order_of_members_makes_no_other_request_and_anything_else_does() {
         let signer = StateSigner::new();
-        let digest = |text: &str| digest_of_params(&signer.key, Some(&RawJson::from_text(text).unwrap()));
+        let digest = |text: &str| digest_of_params(signer.keys.key(), Some(&RawJson::from_text(text).unwrap()));
         let one = digest(r#"{"a":{"x":1,"y":[1,2]},"b":"t"}"#);
         assert_eq!(
             one,
@@ -289,7 +289,7 @@ mod tests {
         ] {
             assert_ne!(one, digest(other), "{other}");
         }
-        assert_ne!(digest("{}"), digest_of_params(&signer.key, None));
+        assert_ne!(digest("{}"), digest_of_params(signer.keys.key(), None));
     }
 
     #[test]
