@@ -25,11 +25,11 @@ const MEMBER_CHARS_LIMIT: usize = 400;
 pub(crate) fn start(mut catalogs: CatalogReader, shown_as: Option<Arc<str>>, journal: &Arc<Journal>) {
     let journal = Arc::downgrade(journal);
     let mut seen = SeenCatalogs::default();
-    seen.changes(catalogs.load());
+    seen.changes(&catalogs.load());
     tokio::spawn(async move {
         while let Some(catalog) = catalogs.changed().await {
             let Some(journal) = journal.upgrade() else { return };
-            for (server, change) in seen.changes(catalog) {
+            for (server, change) in seen.changes(&catalog) {
                 let server = shown_as.clone().unwrap_or(server);
                 journal.write(Some(server), EventDetail::CatalogChanged { change });
             }
@@ -46,10 +46,10 @@ struct SeenCatalogs {
 
 impl SeenCatalogs {
     /// What changed since the last look.
-    fn changes(&mut self, catalog: Arc<Catalog>) -> Vec<(Arc<str>, CatalogChange)> {
-        let last = std::mem::replace(&mut self.published, catalog.clone());
+    fn changes(&mut self, catalog: &Arc<Catalog>) -> Vec<(Arc<str>, CatalogChange)> {
+        let last = std::mem::replace(&mut self.published, Arc::clone(catalog));
         let mut found = Vec::new();
-        for server in changed_servers(&last, &catalog) {
+        for server in changed_servers(&last, catalog) {
             let name = server.name;
             let Some(now) = catalog.server(name) else { continue };
             let Some(before) = self.by_server.insert(name.clone(), now.clone()) else {

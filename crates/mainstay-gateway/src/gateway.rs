@@ -180,12 +180,12 @@ impl GatewayBuilder {
         router.advice = advice;
         let router = Arc::new(router);
         router.servers_changed();
-        router.note_lists(catalog.load());
+        router.note_lists(&catalog.load());
         let watching = Arc::downgrade(&router);
         tokio::spawn(async move {
             while let Some(catalog) = catalog.changed().await {
                 let Some(router) = watching.upgrade() else { return };
-                router.catalog_changed(catalog);
+                router.catalog_changed(&catalog);
             }
         });
         Gateway(router)

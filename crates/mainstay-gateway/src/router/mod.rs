@@ -106,12 +106,12 @@ impl Router {
     }
 
     /// Takes what is published at the start as known to every client.
-    pub(crate) fn note_lists(&self, catalog: Arc<Catalog>) {
+    pub(crate) fn note_lists(&self, catalog: &Arc<Catalog>) {
         self.subscribers.note_lists(catalog, &self.isolated);
     }
 
     /// The published catalog has changed, and perhaps the servers.
-    pub(crate) fn catalog_changed(&self, catalog: Arc<Catalog>) {
+    pub(crate) fn catalog_changed(&self, catalog: &Arc<Catalog>) {
         self.servers_changed();
         self.subscribers.catalog_changed(catalog, &self.isolated);
     }

@@ -2,8 +2,8 @@
 //!
 //! The path of a listing: `Pager` turns pages into an `ItemList`; the lists become a [`ServerCatalog`], which sets
 //! malformed items aside; `Replacement` decides whether it replaces the last-good one; `Publisher` joins the catalogs
-//! of all servers, each with its `ToolView` applied, into the published [`Catalog`]; `CatalogStore` keeps a server's
-//! catalog for the next start.
+//! of all servers, each with its `ToolView` applied, into the published [`Catalog`], at the cost of the one that changed;
+//! `CatalogStore` keeps a server's catalog for the next start.
 //!
 //! Invariants: items are carried as the bytes the server sent; equal offers give equal bytes and hash, and an equal union,
 //! whatever order they were listed in; the revision grows only when content changes; one bad item costs none of its neighbours;

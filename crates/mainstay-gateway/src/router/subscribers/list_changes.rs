@@ -25,11 +25,11 @@ pub(super) struct SeenLists {
 impl SeenLists {
     /// Looks at what is published now. Returns the lists that clients of the shared fleet can see and that changed since the last look,
     /// kind by kind.
-    pub(super) fn look(&mut self, catalog: Arc<Catalog>, isolated: &Isolated) -> Vec<(Scope, Kind)> {
-        let before = std::mem::replace(&mut self.catalog, catalog.clone());
+    pub(super) fn look(&mut self, catalog: &Arc<Catalog>, isolated: &Isolated) -> Vec<(Scope, Kind)> {
+        let before = std::mem::replace(&mut self.catalog, Arc::clone(catalog));
         let mut union = self.look_at_isolated(isolated.names());
         let mut of_servers = Vec::new();
-        for server in changed_servers(&before, &catalog) {
+        for server in changed_servers(&before, catalog) {
             let published = changed_kinds(
                 server.before.unwrap_or(ServerLists::NOTHING).published,
                 server.now.unwrap_or(ServerLists::NOTHING).published,

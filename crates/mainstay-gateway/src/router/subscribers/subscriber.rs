@@ -158,12 +158,12 @@ pub(crate) struct ListFilter {
 
 impl Subscribers {
     /// Takes what is published at the start as known: no client has seen another list.
-    pub(crate) fn note_lists(&self, catalog: Arc<Catalog>, isolated: &Isolated) {
+    pub(crate) fn note_lists(&self, catalog: &Arc<Catalog>, isolated: &Isolated) {
         self.table().seen.look(catalog, isolated);
     }
 
     /// Notifies every subscriber that sees a list which changed, once for each list.
-    pub(crate) fn catalog_changed(&self, catalog: Arc<Catalog>, isolated: &Isolated) {
+    pub(crate) fn catalog_changed(&self, catalog: &Arc<Catalog>, isolated: &Isolated) {
         let mut table = self.table();
         let changed = table.seen.look(catalog, isolated);
         for entry in table.entries.values() {
