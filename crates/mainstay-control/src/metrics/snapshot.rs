@@ -189,15 +189,20 @@ impl OwnProcess {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::OwnProcess;
 
     #[test]
     fn the_programs_own_usage_is_plausible() {
-        let began = std::time::Instant::now();
-        while began.elapsed().as_millis() < 30 {
-            std::hint::black_box(began);
-        }
-        let own = OwnProcess::read().expect("there is /proc");
+        let began = Instant::now();
+        // On a busy machine it takes a while until the program has had a tick of processor time.
+        let own = loop {
+            let own = OwnProcess::read().expect("there is /proc");
+            if own.cpu.as_millis() >= 10 || began.elapsed() > Duration::from_secs(60) {
+                break own;
+            }
+        };
         assert!(own.cpu.as_millis() >= 10, "{own:?}");
         assert!((1 << 20..1 << 40).contains(&own.resident_bytes), "{own:?}");
         assert!(own.descriptors >= 3, "{own:?}");

@@ -32,93 +32,58 @@ use crate::router::ended;
 const RESUME_POINTS_SINCE: &str = "2025-11-25";
 
 /// The answer to a POST.
-pub(super) struct HttpAnswer {
-    pub(super) status: StatusCode,
-    content: AnswerContent,
-}
-
-enum AnswerContent {
+pub(super) enum HttpAnswer {
     One(RequestAnswer),
     /// The answers to a batch, as one line.
     Batch(Bytes),
 }
 
 impl HttpAnswer {
-    pub(super) fn new(status: StatusCode, answer: RequestAnswer) -> Self {
-        Self {
-            status,
-            content: AnswerContent::One(answer),
-        }
-    }
-
-    /// The answers to a batch, as one line.
-    pub(super) fn of_batch(answers: Bytes) -> Self {
-        Self {
-            status: StatusCode::OK,
-            content: AnswerContent::Batch(answers),
-        }
-    }
-
-    pub(super) fn error(&self) -> Option<&RpcError> {
-        match &self.content {
-            AnswerContent::One(answer) => answer.result.as_ref().err(),
-            AnswerContent::Batch(_) => None,
-        }
-    }
-
     /// The answer as an event of a stream.
     pub(super) fn write_event(&self, account: &Account) -> OutgoingMessage {
-        match &self.content {
-            AnswerContent::One(answer) => answer.write_or_refuse(account),
-            AnswerContent::Batch(answers) => answers.clone().into(),
+        match self {
+            Self::One(answer) => answer.write_or_refuse(account),
+            Self::Batch(answers) => answers.clone().into(),
         }
-    }
-
-    /// The answer as a part of a batch.
-    pub(super) fn write_line(&self, account: &Account) -> Bytes {
-        match &self.content {
-            AnswerContent::One(answer) => answer.write_line(account),
-            AnswerContent::Batch(answers) => answers.clone(),
-        }
-    }
-
-    /// The answer as a response. A large one is charged to the client until the client has read it, and refused if it does
-    /// not fit. A small one is not charged: a connection has one at a time.
-    pub(super) fn response(&self, account: &Account) -> Response<ResponseBody> {
-        let content = match &self.content {
-            AnswerContent::One(answer) if answer.is_large() => match answer.write(account) {
-                Ok(OutgoingMessage::Whole(line)) => BodyContent::Whole(line),
-                Ok(OutgoingMessage::Pieces(pieces)) => {
-                    BodyContent::Pieces(pieces.into_iter().rev().collect())
-                }
-                Err(spent) if answer.kind == AnswerKind::List => {
-                    let refusal = HttpRefusal::from(spent).of_request(&answer.id);
-                    // The id is known, so it does not matter how an unknown one is written.
-                    return refusal.response(NoId::Absent);
-                }
-                // Not a status that asks for another try: the request was carried out.
-                Err(spent) => BodyContent::Whole(answer.instead(spent)),
-            },
-            AnswerContent::One(RequestAnswer { id, result, .. }) => {
-                BodyContent::Whole(message::response(id, result))
-            }
-            AnswerContent::Batch(answers) => BodyContent::Whole(answers.clone()),
-        };
-        let mut response = json(self.status, content);
-        if let (true, Some(error)) = (self.status.is_client_error(), self.error()) {
-            let reason = RefusalReason(error.message().to_owned());
-            response.extensions_mut().insert(reason);
-        }
-        response
     }
 }
 
-/// A request that is being answered. `None` if the client has cancelled it.
+/// The answer to one request as a response. A large one is charged to the client until the client has read it, and refused if it
+/// does not fit. A small one is not charged: a connection has one at a time.
+pub(super) fn one_body(
+    answer: &RequestAnswer,
+    status: StatusCode,
+    account: &Account,
+) -> Response<ResponseBody> {
+    let RequestAnswer { id, result, kind } = answer;
+    let content = match answer.is_large() {
+        true => match answer.write(account) {
+            Ok(OutgoingMessage::Whole(line)) => BodyContent::Whole(line),
+            Ok(OutgoingMessage::Pieces(pieces)) => BodyContent::Pieces(pieces.into_iter().rev().collect()),
+            Err(spent) if *kind == AnswerKind::List => {
+                let refusal = HttpRefusal::from(spent).of_request(id);
+                // The id is known, so it does not matter how an unknown one is written.
+                return refusal.response(NoId::Absent);
+            }
+            // Not a status that asks for another try: the request was carried out.
+            Err(spent) => BodyContent::Whole(answer.instead(spent)),
+        },
+        false => BodyContent::Whole(message::response(id, result)),
+    };
+    let mut response = json(status, content);
+    if let (true, Err(error)) = (status.is_client_error(), result) {
+        let reason = RefusalReason(error.message().to_owned());
+        response.extensions_mut().insert(reason);
+    }
+    response
+}
+
+/// A POST that is being answered. `None` if the client has cancelled its request.
 pub(super) type PendingAnswer = Pin<Box<dyn Future<Output = Option<HttpAnswer>> + Send>>;
 
 impl HttpService {
-    /// Answers a request of either era. What comes before the answer goes to `stream`. The session, if there is one, is in use
-    /// until the answer is there.
+    /// Answers a request of either era; `None` if the client has cancelled it. What comes before the answer goes to `stream`. The
+    /// session, if there is one, is in use until the answer is there.
     pub(super) fn answer(
         self: &Arc<Self>,
         client: Arc<Client>,
@@ -126,29 +91,30 @@ impl HttpService {
         stream: Arc<ClientStream>,
         run: RunningRequest,
         request: ClientRequest,
-    ) -> PendingAnswer {
+    ) -> impl Future<Output = Option<RequestAnswer>> + Send + use<> {
         let (service, counted) = (self.clone(), self.begin_request());
-        Box::pin(async move {
+        async move {
             let outbox: Arc<dyn Outbox> = stream;
             let id = request.id.clone();
             let is_endless = client.era == Era::Modern && request.method == "subscriptions/listen";
             let answer = tokio::select! {
                 biased;
-                answer = request.answer(&service.router, &client, &outbox, &run) => answer?,
-                () = service.draining(), if is_endless => RequestAnswer {
+                answer = request.answer(&service.router, &client, &outbox, &run) => answer,
+                () = service.draining(), if is_endless => Some(RequestAnswer {
                     result: Ok(ended(&id)),
                     id,
                     kind: AnswerKind::Other,
-                },
+                }),
             };
             drop((counted, session));
-            let status = match client.era {
-                Era::Legacy => StatusCode::OK,
-                Era::Modern => modern_status(&answer.result),
-            };
-            Some(HttpAnswer::new(status, answer))
-        })
+            answer
+        }
     }
+}
+
+/// The answer to the one request of a POST.
+pub(super) fn of_one(answer: impl Future<Output = Option<RequestAnswer>> + Send + 'static) -> PendingAnswer {
+    Box::pin(async move { Some(HttpAnswer::One(answer.await?)) })
 }
 
 /// The status of a modern answer that is one body.
@@ -208,7 +174,16 @@ impl HeldBackResponse {
         };
         let stream = self.stream.clone();
         if accepts.json && stream.is_empty() {
-            return answer.response(stream.account());
+            return match answer {
+                HttpAnswer::One(answer) => {
+                    let status = match &self.session {
+                        Some(_) => StatusCode::OK,
+                        None => modern_status(&answer.result),
+                    };
+                    one_body(&answer, status, stream.account())
+                }
+                HttpAnswer::Batch(answers) => json(StatusCode::OK, BodyContent::Whole(answers)),
+            };
         }
         write_last(&stream, Some(answer));
         let session = self.session.take();

@@ -126,11 +126,6 @@ impl HttpGuard {
         Err(HttpRefusal::invalid(StatusCode::FORBIDDEN, what))
     }
 
-    /// Whether this lower-case origin was allowed explicitly.
-    pub(super) fn allows_origin(&self, origin: &str) -> bool {
-        self.origins.iter().any(|allowed| allowed == origin)
-    }
-
     /// Checks the token, and returns the client.
     pub(super) fn caller(&self, headers: &HeaderMap, peer: IpAddr) -> Result<HttpCaller, Unauthorized> {
         if self.tokens.is_empty() {

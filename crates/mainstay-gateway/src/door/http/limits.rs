@@ -36,7 +36,7 @@ struct ConnectionTable {
 pub(super) struct ConnectionPermit {
     limiter: Arc<ConnectionLimiter>,
     number: u64,
-    activity: Arc<ConnectionActivity>,
+    pub(super) activity: Arc<ConnectionActivity>,
     /// Whether another connection was evicted for this one.
     pub(super) evicted_another: bool,
 }
@@ -114,12 +114,6 @@ impl ConnectionTable {
                 self.count_per_peer.remove(&peer);
             }
         }
-    }
-}
-
-impl ConnectionPermit {
-    pub(super) fn activity(&self) -> &Arc<ConnectionActivity> {
-        &self.activity
     }
 }
 

@@ -147,7 +147,7 @@ impl Connections {
         }
         let (service, tls) = (self.service.clone(), self.tls.clone());
         self.tasks.spawn(async move {
-            let activity = permit.activity();
+            let activity = &permit.activity;
             let serving = async {
                 match tls {
                     None => serve(service, stream, peer.ip(), activity).await,

@@ -125,7 +125,7 @@ impl HttpGuard {
         };
         let text = origin.to_str().unwrap_or_default().to_ascii_lowercase();
         if another.is_none() {
-            if self.allows_origin(&text) {
+            if self.origins.contains(&text) {
                 return Ok(Some(origin.clone()));
             }
             let host = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());

@@ -13,7 +13,7 @@ use mainstay::gateway::message::{self, Message, RpcError, TooManyMembers};
 use mainstay::server::BadAnswer;
 use serde::de::IgnoredAny;
 
-use super::answer::{HttpAnswer, PendingAnswer, respond};
+use super::answer::{HttpAnswer, PendingAnswer, of_one, one_body, respond};
 use super::guard::HttpCaller;
 use super::head::{Accepts, NamedVersion, SESSION, check_content_type, check_modern};
 use super::response::{HttpRefusal, ResponseBody, empty};
@@ -124,7 +124,7 @@ impl HttpService {
         };
         let run = begin(&client, &request)?;
         let stream = stream.for_client(accepts);
-        let pending = self.answer(client, session.clone(), stream.clone(), run, request);
+        let pending = of_one(self.answer(client, session.clone(), stream.clone(), run, request));
         Ok(respond(pending, stream, session, accepts, post.head_timer).await)
     }
 
@@ -141,20 +141,20 @@ impl HttpService {
         let (client, account) = (session.client.clone(), &session.account);
         let stream = Arc::new(ClientStream::once(account.clone()));
         let answer = self.answer(client, Some(session.clone()), stream, run, request);
-        let Some(mut answer) = answer.await else {
+        let Some(answer) = answer.await else {
             return Ok(empty(StatusCode::NO_CONTENT));
         };
-        if let Some(error) = answer.error() {
+        let status = match &answer.result {
             // Clients show the message of a proper answer, and only the status of an error.
-            if error.code() != SERVER_UNAVAILABLE {
-                answer.status = StatusCode::BAD_REQUEST;
+            Err(error) if error.code() != SERVER_UNAVAILABLE => StatusCode::BAD_REQUEST,
+            Ok(_) | Err(_) => StatusCode::OK,
+        };
+        let mut response = one_body(&answer, status, account);
+        if answer.result.is_ok() {
+            opened.keep();
+            if let Ok(id) = HeaderValue::from_str(&session.id) {
+                response.headers_mut().insert(SESSION, id);
             }
-            return Ok(answer.response(account));
-        }
-        let mut response = answer.response(account);
-        opened.keep();
-        if let Ok(id) = HeaderValue::from_str(&session.id) {
-            response.headers_mut().insert(SESSION, id);
         }
         Ok(response)
     }
@@ -177,7 +177,8 @@ impl HttpService {
                 match session.client.running.begin(request.id.clone()) {
                     Ok(run) => {
                         let client = session.client.clone();
-                        Some(self.answer(client, Some(session), stream.clone(), run, request))
+                        let answer = self.answer(client, Some(session), stream.clone(), run, request);
+                        Some(of_one(answer))
                     }
                     Err(busy) => {
                         stream.send(message::response(&request.id, &Err(busy.into())));
@@ -223,7 +224,7 @@ impl HttpService {
         Ok(answers.map(|answers| -> PendingAnswer {
             Box::pin(async move {
                 let answers = answers.await?;
-                Some(HttpAnswer::of_batch(account.charge_in_any_case(answers)))
+                Some(HttpAnswer::Batch(account.charge_in_any_case(answers)))
             })
         }))
     }

@@ -64,16 +64,15 @@ fn introduce(client: &Client, said: &str) {
 
 fn answered(text: &'static str) -> Option<HttpAnswer> {
     let result = RawJson::from_text(text).map_err(|_| unreachable!("it is JSON"));
-    Some(answer_of(result))
+    Some(HttpAnswer::One(answer_of(result)))
 }
 
-fn answer_of(result: Result<RawJson, RpcError>) -> HttpAnswer {
-    let answered = RequestAnswer {
+fn answer_of(result: Result<RawJson, RpcError>) -> RequestAnswer {
+    RequestAnswer {
         id: RawJson::from(1),
         result,
         kind: AnswerKind::Other,
-    };
-    HttpAnswer::new(StatusCode::OK, answered)
+    }
 }
 
 fn head_timer() -> HeadTimer {
@@ -219,7 +218,7 @@ async fn a_large_message_is_framed_without_a_copy() {
 async fn a_large_answer_is_sent_without_a_copy_and_its_length_is_known() {
     let result = RawJson::from_value(&"x".repeat(1 << 20)).unwrap();
     let answer = answer_of(Ok(result.clone()));
-    let mut response = answer.response(&account());
+    let mut response = one_body(&answer, StatusCode::OK, &account());
     let length = hyper::body::Body::size_hint(response.body()).exact();
     assert_eq!(length, Some(answer.write_line(&account()).len() as u64));
     assert_eq!(piece(&mut response).await, r#"{"jsonrpc":"2.0","id":1,"result":"#);
@@ -360,21 +359,19 @@ async fn a_large_answer_is_held_until_its_last_byte_is_sent_and_there_is_no_room
     let budget = Arc::new(Budget::new(limits));
     let account = budget.account(Principal::session(1));
     let answer = answer_of(large(MIB + MIB / 2));
-    let list = HttpAnswer::new(
-        StatusCode::OK,
-        RequestAnswer {
-            id: RawJson::from(2),
-            result: large(MIB + MIB / 2),
-            kind: AnswerKind::List,
-        },
-    );
-    let mut response = answer.response(&account);
+    let list = RequestAnswer {
+        id: RawJson::from(2),
+        result: large(MIB + MIB / 2),
+        kind: AnswerKind::List,
+    };
+    let response_to = |answer| one_body(answer, StatusCode::OK, &account);
+    let mut response = response_to(&answer);
     assert_eq!(response.status(), StatusCode::OK);
-    let refused = list.response(&account);
+    let refused = response_to(&list);
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
     assert!(refused.headers().contains_key(header::RETRY_AFTER));
     // Whatever is no list may have been done: no status asks for another try.
-    let mut dropped = answer.response(&account);
+    let mut dropped = response_to(&answer);
     assert_eq!(dropped.status(), StatusCode::OK);
     let dropped = piece(&mut dropped).await;
     assert!(dropped.contains(r#""outcome":"answered""#), "{dropped}");
@@ -382,11 +379,11 @@ async fn a_large_answer_is_held_until_its_last_byte_is_sent_and_there_is_no_room
     let payload = response.body_mut().frame().await.unwrap().unwrap();
     drop(response);
     assert_eq!(
-        list.response(&account).status(),
+        response_to(&list).status(),
         StatusCode::TOO_MANY_REQUESTS,
         "the connection has yet to send it"
     );
     drop(payload);
-    assert_eq!(list.response(&account).status(), StatusCode::OK);
+    assert_eq!(response_to(&list).status(), StatusCode::OK);
     assert_eq!(budget.held(), 0);
 }

@@ -10,24 +10,24 @@ fn from(last: u32) -> HttpCaller {
 }
 
 async fn is_evicted(permit: &ConnectionPermit) -> bool {
-    timeout(Duration::ZERO, permit.activity().evicted()).await.is_ok()
+    timeout(Duration::ZERO, permit.activity.evicted()).await.is_ok()
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_longest_idle_connection_is_evicted_and_none_with_a_request() {
     let limiter = Arc::new(ConnectionLimiter::new(3, 10));
     let [busy, first, second] = [1, 2, 3].map(|last| limiter.admit(from(last)).unwrap());
-    let request = busy.activity().begin_request();
+    let request = busy.activity.begin_request();
     advance(Duration::from_secs(1)).await;
     // The first has a request meanwhile, so the second is idle for longer.
-    drop(first.activity().begin_request());
+    drop(first.activity.begin_request());
     let third = limiter.admit(from(4)).unwrap();
     assert!(third.evicted_another && is_evicted(&second).await);
     assert!(!is_evicted(&busy).await && !is_evicted(&first).await);
     assert_eq!(limiter.count(), 3);
     drop(second);
     assert_eq!(limiter.count(), 3, "its place was taken already");
-    let open = [first.activity().begin_request(), third.activity().begin_request()];
+    let open = [first.activity.begin_request(), third.activity.begin_request()];
     assert!(limiter.admit(from(5)).is_err(), "all have requests");
     drop((open, request));
     assert!(limiter.admit(from(5)).is_ok());
@@ -56,7 +56,7 @@ async fn a_client_that_reads_its_answer_slowly_is_not_idle_meanwhile() {
     let limiter = Arc::new(ConnectionLimiter::new(2, 2));
     let [slow, idle] = [1, 2].map(|last| limiter.admit(from(last)).unwrap());
     advance(Duration::from_secs(1)).await;
-    slow.activity().touch();
+    slow.activity.touch();
     let _new = limiter.admit(from(3)).unwrap();
     assert!(is_evicted(&idle).await && !is_evicted(&slow).await);
 }
@@ -66,7 +66,7 @@ async fn an_evicted_connection_begins_no_request() {
     let limiter = Arc::new(ConnectionLimiter::new(1, 1));
     let first = limiter.admit(from(1)).unwrap();
     let _second = limiter.admit(from(1)).unwrap();
-    assert!(first.activity().begin_request().is_none());
+    assert!(first.activity.begin_request().is_none());
 }
 
 #[test]
