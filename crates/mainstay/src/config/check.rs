@@ -14,6 +14,8 @@ use super::duration::LONGEST;
 use super::problem::{ProblemText, SettingProblem, dotted};
 use super::server::{DEFAULT_CALL_IDLE_TIMEOUT, ServerConfig};
 use super::target::{StdioTarget, Target};
+#[cfg(not(feature = "http"))]
+use crate::transport::http::HttpConfigError;
 
 /// The longest name of a server: it becomes part of every tool name, which model APIs hold to 64.
 const MAX_NAME_CHARS: usize = 64;
@@ -24,7 +26,13 @@ pub(super) fn server(config: &ServerConfig) -> Vec<SettingProblem> {
     name(&config.settings.name, &mut problems);
     match &config.target {
         Target::Stdio(target) => stdio(target, &mut problems),
+        #[cfg(feature = "http")]
         Target::Http(target) => http::check(target, config.settings.era, &mut problems),
+        #[cfg(not(feature = "http"))]
+        Target::Http(_) => {
+            let missing = HttpConfigError::MissingFeature { feature: "http" };
+            problems.push(SettingProblem::error("url", missing.to_string()));
+        }
         Target::Custom(_) | Target::Unusable(_) => {}
     }
     durations(config, &mut problems);
@@ -128,18 +136,20 @@ fn exists(program: &str, target: &StdioTarget) -> bool {
 }
 
 fn durations(config: &ServerConfig, problems: &mut Vec<SettingProblem>) {
-    let settings = [
-        ("startup_timeout", config.settings.startup_timeout),
-        ("call_timeout", config.settings.call_timeout),
-        ("call_idle_timeout", config.settings.call_idle_timeout),
-        ("wait_timeout", config.settings.wait_timeout),
+    let settings = &config.settings;
+    let mut durations = vec![
+        ("startup_timeout", settings.startup_timeout),
+        ("call_timeout", settings.call_timeout),
+        ("call_idle_timeout", settings.call_idle_timeout),
+        ("wait_timeout", settings.wait_timeout),
     ];
-    let of_target = match &config.target {
-        Target::Http(target) => http::durations(target),
-        Target::Stdio(_) | Target::Custom(_) | Target::Unusable(_) => Vec::new(),
-    };
-    let all = settings.into_iter().chain(of_target);
-    for (key, duration) in all.chain(policy_durations(&config.settings.policy)) {
+    if let Target::Http(target) = &config.target {
+        let (connect, first_byte) = (target.connect_timeout, target.first_byte_timeout);
+        durations.extend(connect.map(|limit| ("connect_timeout", limit)));
+        durations.extend(first_byte.map(|limit| ("first_byte_timeout", limit)));
+    }
+    durations.extend(policy_durations(&settings.policy));
+    for (key, duration) in durations {
         if duration.is_zero() {
             problems.push(SettingProblem::error(key, "must be longer than zero"));
         } else if duration > LONGEST {
@@ -200,28 +210,5 @@ fn usefulness(config: &ServerConfig, problems: &mut Vec<SettingProblem>) {
     } else if config.settings.required && config.settings.lazy {
         let problem = ProblemText::new("has no effect, since the server is lazy", "remove one of the two");
         problems.push(SettingProblem::warning("required", problem));
-    }
-}
-
-/// Refuses servers that are reached by an address: the cargo feature `http` is off.
-#[cfg(not(feature = "http"))]
-mod http {
-    use std::time::Duration;
-
-    use crate::config::problem::{ProblemText, SettingProblem};
-    use crate::config::target::HttpTarget;
-    use crate::protocol::Era;
-    use crate::transport::http::HttpConfigError;
-
-    pub(super) fn check(_target: &HttpTarget, _era: Option<Era>, problems: &mut Vec<SettingProblem>) {
-        let missing = HttpConfigError::MissingFeature { feature: "http" };
-        problems.push(SettingProblem::error(
-            "url",
-            ProblemText::from(missing.to_string()),
-        ));
-    }
-
-    pub(super) fn durations(_target: &HttpTarget) -> Vec<(&'static str, Duration)> {
-        Vec::new()
     }
 }

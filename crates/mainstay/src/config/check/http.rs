@@ -3,8 +3,6 @@
 //! Every mistake is found at once, each under its own key. Certificate files are read, since a file that is not there is
 //! a mistake like any other; those of the system are not, and nothing is connected to.
 
-use std::time::Duration;
-
 use url::Url;
 
 use crate::config::problem::{ProblemText, SettingProblem, dotted};
@@ -50,16 +48,6 @@ pub(super) fn check(target: &HttpTarget, era: Option<Era>, problems: &mut Vec<Se
         );
         problems.push(SettingProblem::error("era", problem));
     }
-}
-
-/// The time limits of a server over HTTP, by their keys.
-pub(super) fn durations(target: &HttpTarget) -> Vec<(&'static str, Duration)> {
-    let limits = [
-        ("connect_timeout", target.connect_timeout),
-        ("first_byte_timeout", target.first_byte_timeout),
-    ];
-    let set = limits.into_iter().filter_map(|(key, limit)| Some((key, limit?)));
-    set.collect()
 }
 
 /// The address itself is repeated in no message: it may hold a password or a key.
