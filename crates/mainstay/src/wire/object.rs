@@ -147,10 +147,6 @@ impl Object {
         Some(RawJson::assembled(extended))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.members.is_empty()
-    }
-
     /// As many bytes as its text has at most.
     pub(super) fn length(&self) -> usize {
         let members: usize = self.members.iter().map(Member::length).sum();

@@ -117,7 +117,7 @@ fn prepare<'a>(
     };
     let (wanted, sink) = progress.sink();
     let listener = |callers_token| wanted.then_some(ProgressListener { sink, callers_token });
-    let Some(own_meta) = own_meta.filter(|meta| !meta.is_empty()) else {
+    let Some(own_meta) = own_meta else {
         let text = MetaText::Entries {
             entries: meta.map_or(&[][..], MetaEntries::text),
             token: wanted,

@@ -11,7 +11,7 @@ use mainstay::handler::{
     Answer, ClientCapabilities, Elicitation, ElicitationAnswer, Root, Sampling, SamplingAnswer,
 };
 use mainstay::transport::{Limits, Lines, Transport};
-use mainstay::{CallErrorKind, ClientHandler, Fleet, RpcError, ServerConfig, StateKind};
+use mainstay::{CallErrorKind, ClientHandler, Fleet, RpcError, ServerConfig, StateKind, TraceContext};
 use mainstay_testkit::Script;
 use mainstay_testkit::memory::MemoryServer;
 use serde_json::{Value, json};
@@ -69,6 +69,84 @@ async fn a_tool_handle_shows_the_tool_as_it_is_now_and_calls_it() {
     let empty = next(&mut changes).await.expect("one more change");
     assert!(empty.tools().is_empty());
     assert!(next(&mut changes).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_its_server_lists_no_longer_is_not_offered_and_keeps_its_description() {
+    let memory = Memory::new(with_tool("the last"));
+    let (fleet, server) = fleet_of(memory.config("s"));
+    connected(&server).await;
+    let tool = fleet.tool("s__echo").expect("it is listed");
+    assert!(tool.is_offered());
+    let mut changes = fleet.catalog_reader();
+    let side = memory.side(1).await;
+    side.edit(|script| *script = Script::new().without_builtin_tools().tool("other"));
+    side.inject(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#)
+        .await;
+    next(&mut changes).await.expect("the fleet is there");
+    assert!(!tool.is_offered());
+    assert_eq!(tool.description().as_deref(), Some("the last"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_see_the_name_and_version_of_the_embedder() {
+    let memory = Memory::new(Script::new());
+    let (_fleet, server) = fleet_with(Fleet::builder().client("editor", "4.2"), memory.config("s"));
+    connected(&server).await;
+    let introduction = memory.side(1).await.last_params("initialize").unwrap();
+    assert_eq!(
+        introduction["clientInfo"],
+        json!({ "name": "editor", "version": "4.2" })
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_sees_the_trace_that_a_call_belongs_to() {
+    let memory = Memory::new(Script::new());
+    let (_fleet, server) = fleet_of(memory.config("s"));
+    let caller = TraceContext::root();
+    let call = server.call("echo", &json!({})).trace(caller.clone());
+    call.await.expect("answered");
+    let params = memory.side(1).await.last_params("tools/call").unwrap();
+    let sent = params["_meta"]["traceparent"].as_str().expect("a trace");
+    let sent = TraceContext::parse(sent, None).expect("a valid one");
+    assert_eq!(sent.trace_id(), caller.trace_id());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_measured_fleet_counts_requests_by_tool_and_another_counts_none() {
+    for is_measured in [true, false] {
+        let memory = Memory::new(with_tool("t"));
+        let builder = Fleet::builder();
+        let builder = if is_measured { builder.measured() } else { builder };
+        assert_eq!(builder.is_measured(), is_measured);
+        let (_fleet, server) = fleet_with(builder, memory.config("s"));
+        connected(&server).await;
+        server.call("echo", &json!({})).await.expect("answered");
+        let counted = server.operations();
+        let has_tool = counted
+            .iter()
+            .any(|series| series.tool.as_deref() == Some("echo"));
+        assert_eq!(has_tool, is_measured, "{counted:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_forgets_a_server_that_was_removed() {
+    let memory = Memory::new(Script::new());
+    let fleet = Fleet::builder().start([]);
+    let server = fleet.add(memory.config("s").build().unwrap()).await;
+    let server = server.expect("the name is free");
+    assert!(fleet.remove("s").await);
+    server
+        .wait_until(LONG, |status| status.removed)
+        .await
+        .expect("it ends");
+    let released = Arc::downgrade(&memory);
+    drop((server, memory));
+    let other = Memory::new(Script::new());
+    fleet.add(other.config("t").build().unwrap()).await.unwrap();
+    assert_eq!(released.strong_count(), 0, "its connector is still held");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use mainstay::config::{CustomTarget, ServerBuilder};
 use mainstay::gateway::{Introduction, introduced_as};
@@ -63,6 +63,50 @@ async fn a_fresh_start_serves_the_catalog_from_disk_before_any_server_is_up() {
     memory.set_down(false);
     call.await.unwrap().expect("and then runs");
     assert_eq!(fleet.catalog().freshness("s").unwrap().stale_since, None);
+}
+
+#[tokio::test]
+async fn a_server_that_is_added_to_a_running_fleet_is_served_from_disk_too() {
+    let store = TempDir::new().unwrap();
+    let memory = one_tool("t");
+    seed(&store, &memory).await;
+
+    memory.set_down(true);
+    let fleet = Fleet::builder().store(store.path()).start([]);
+    let added = fleet.add(memory.config("s").build().unwrap()).await;
+    let server = added.expect("the name is free");
+    let published = server.wait_until(LONG, |status| status.state == StateKind::Reconnecting);
+    published.await.expect("it is tried");
+    assert_eq!(fleet.catalog().tool("s__t").unwrap().original(), "t");
+}
+
+#[tokio::test]
+async fn a_fleet_without_a_store_writes_nothing() {
+    let store = TempDir::new().unwrap();
+    let memory = one_tool("t");
+    let builder = Fleet::builder().store(store.path()).without_store();
+    let (fleet, server) = fleet_with(builder, memory.config("s"));
+    connected(&server).await;
+    fleet.close(LONG).await;
+    assert_eq!(files(&store), Vec::<PathBuf>::new());
+}
+
+#[tokio::test]
+async fn a_start_removes_the_catalogs_of_servers_that_were_not_configured_for_months() {
+    let store = TempDir::new().unwrap();
+    seed(&store, &one_tool("t")).await;
+    let [old] = &files(&store)[..] else {
+        panic!("one catalog")
+    };
+    let months_ago = SystemTime::now() - Duration::from_secs(100 * 24 * 60 * 60);
+    let file = fs::File::options().write(true).open(old).unwrap();
+    file.set_modified(months_ago).unwrap();
+    let _fleet = Fleet::builder().store(store.path()).start([]);
+    let began = Instant::now();
+    while old.exists() {
+        assert!(began.elapsed() < LONG, "it is still there");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// A file that is written is another file: it is moved over the one before it.

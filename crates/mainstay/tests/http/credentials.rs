@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mainstay::transport::http::{Authorizing, Credentials};
-use mainstay::{CallErrorKind, Fleet};
+use mainstay::transport::http::{Authorizing, BearerToken, CredentialSource, Credentials};
+use mainstay::{CallErrorKind, Fleet, ServerConfig};
 use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
 use mainstay_testkit::{Script, Speaks};
 use tokio::task::JoinSet;
@@ -171,4 +171,24 @@ async fn a_private_catalog_is_stored_only_if_the_owner_of_its_credential_is_know
         let files = std::fs::read_dir(store.path()).expect("the store").count();
         assert_eq!(files, stored, "private: {private}, owner: {owner:?}");
     }
+}
+
+/// Has a token for one server.
+struct TokenOf(&'static str, Arc<BearerToken>);
+
+impl CredentialSource for TokenOf {
+    fn provider(&self, server: &ServerConfig) -> Option<Arc<dyn Credentials>> {
+        (server.name() == self.0).then(|| self.1.clone() as Arc<dyn Credentials>)
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_a_credential_of_its_own_gets_that_of_the_fleet_s_source() {
+    let remote = serve(Script::new(), HttpScript::new()).await;
+    let token = TokenOf("web", Arc::new(BearerToken::new("from-the-source")));
+    let builder = Fleet::builder().credential_source(Arc::new(token));
+    let (_fleet, server) = keep_with(builder, web_at(&remote));
+    connected(&server).await;
+    assert!(echo(&server).await.is_ok());
+    assert_eq!(last_authorization(&remote), "Bearer from-the-source");
 }

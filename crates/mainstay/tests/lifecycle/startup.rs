@@ -40,6 +40,39 @@ async fn a_fleet_is_not_ready_before_the_first_attempts_have_ended() {
     assert!(fleet.is_ready());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_server_that_failed_and_one_that_is_disabled_delay_no_settled_fleet() {
+    let origin = Instant::now();
+    let refusing = InMemory::choosing(|_| None);
+    let fleet = fleet([refusing.config("down"), refusing.config("off").enabled(false)]);
+    let settled = fleet.wait_settled(LONG).await;
+    assert!(
+        origin.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        origin.elapsed()
+    );
+    assert_eq!(settled.down.len(), 1);
+    assert!(fleet.is_ready(), "none is required, and each has been tried");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_with_required_servers_is_ready_when_these_are_up() {
+    let refusing = InMemory::choosing(|_| None);
+    let ready = InMemory::playing(Script::new());
+    let names = |fleet: &Fleet| -> Vec<_> {
+        let unready = fleet.unready().into_iter();
+        unready.map(|status| status.server.to_string()).collect()
+    };
+    let good = fleet([ready.config("good").required(true), refusing.config("down")]);
+    assert_eq!(names(&good), ["good"]);
+    good.wait_settled(LONG).await;
+    assert!(good.is_ready(), "{:?}", names(&good));
+
+    let bad = fleet([ready.config("good"), refusing.config("down").required(true)]);
+    bad.wait_settled(LONG).await;
+    assert_eq!(names(&bad), ["down"]);
+}
+
 #[tokio::test]
 async fn the_failures_of_required_servers_alone_are_reported_and_together() {
     let learnt_later = InMemory::playing(Script::new());
