@@ -131,6 +131,13 @@ fn a_server_gets_the_default_variables_and_the_named_ones_of_its_bridge_and_no_o
     );
     let log = fs::read_to_string(shared.sandbox.path("run/daemon.log")).unwrap_or_default();
     assert!(!log.contains("secret value"), "the log holds no value");
+    // The daemon outlives the host that started it, and serves others.
+    let environment = fs::read(format!("/proc/{}/environ", shared.daemon_pid())).unwrap();
+    let environment = String::from_utf8_lossy(&environment);
+    assert!(environment.contains("MAINSTAY_LOG=debug"), "{environment}");
+    for name in ["TOKEN=", "UNNAMED="] {
+        assert!(!environment.contains(name), "{environment}");
+    }
 }
 
 #[test]

@@ -150,4 +150,21 @@ mod tests {
         assert!(outbox.offer(message(whole / 2)) && outbox.offer(message(whole / 2)));
         assert!(!outbox.offer(message(1)));
     }
+
+    #[tokio::test]
+    async fn other_tasks_run_between_the_turns_of_a_full_queue() {
+        let (queue, queued) = queue();
+        let outbox = StdioOutbox::new(queue.clone(), account());
+        while outbox.send(message(1)) {}
+        tokio::spawn(write_queued(tokio::io::sink(), queued));
+        let (mut room, mut most) = (queue.capacity(), 0);
+        while room < QUEUE_LIMIT {
+            tokio::task::yield_now().await;
+            let now = queue.capacity();
+            most = most.max(now - room);
+            room = now;
+        }
+        // The runtime may run a task twice before another.
+        assert!(most <= 4 * Turn::MESSAGES as usize, "{most} messages in a turn");
+    }
 }

@@ -93,6 +93,16 @@ async fn a_client_that_never_stops_writing_lets_other_tasks_run_between_its_turn
     }
 }
 
+#[tokio::test]
+async fn a_client_that_never_makes_a_request_lets_other_tasks_run_between_its_turns() {
+    let input = Endless::of(format!("{NOTIFICATION}\n"));
+    let counting = input.most_reads_in_one_turn(300);
+    let waiting = tokio::spawn(ClientInput::wait_for_request(input));
+    let most = counting.await;
+    assert!(most <= 4 * Turn::MESSAGES, "{most} reads in a turn");
+    waiting.abort();
+}
+
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{"experimental":{"x":1.0}},"clientInfo":{"name":"c","x-more":"\u0031"}}}"#;
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 const MODERN: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}},"io.modelcontextprotocol/clientInfo":{"name":"m"}}}}"#;
