@@ -28,9 +28,9 @@ Usage: cargo xtask CHORE
                       the chaos tests for N seconds each (default 60); the seed replays a run
   fuzz [--seconds N | --minutes N]
                       the fuzz targets, one after the other, for so long in all (default: a minute)
-  mutants [-p PACKAGE] [--only TEXT]... [--shard K/N] [--jobs N]
+  mutants [-p PACKAGE] [--only TEXT]... [--shard K/N] [--jobs N] [--within MS]
                       the mutants that the tests must catch: all, those with a TEXT in their names, or each
-                      Nth, beginning with the Kth
+                      Nth, beginning with the Kth; `--within` leaves out tests that take longer without a mutant
   public-api          writes the listings of the public API, crates/*/public-api.txt
   help                this text";
 
@@ -173,6 +173,7 @@ fn parse_mutants(mut arguments: impl Iterator<Item = String>) -> Result<MutantOp
             "--only" => options.only.push(text()?),
             "--jobs" => options.jobs = Some(usize::try_from(number(&argument, &mut arguments)?)?),
             "--shard" => options.shard = Some(shard(&text()?)?),
+            "--within" => options.within = Some(Duration::from_millis(number(&argument, &mut arguments)?)),
             unknown => bail!("mutants does not know {unknown:?}"),
         }
     }
@@ -268,8 +269,9 @@ mod tests {
             only: vec!["keeper".into(), "wire/raw".into()],
             shard: Some((1, 8)),
             jobs: Some(1),
+            within: Some(Duration::from_millis(500)),
         };
-        let line = "mutants -p mainstay --only keeper --only wire/raw --jobs 1 --shard 1/8";
+        let line = "mutants -p mainstay --only keeper --only wire/raw --jobs 1 --shard 1/8 --within 500";
         assert_eq!(parsed(line).unwrap(), Chore::Mutants(expected));
         assert!(parsed("mutants --shard 8/8").is_err());
         assert!(parsed("mutants -p").is_err());

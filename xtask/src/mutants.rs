@@ -45,6 +45,8 @@ pub(crate) struct MutantOptions {
     pub(crate) shard: Option<(usize, usize)>,
     /// How many tests run at the same time.
     pub(crate) jobs: Option<usize>,
+    /// Only tests that take no longer than this without a mutant. A mutant that they miss may be caught by a slower one.
+    pub(crate) within: Option<Duration>,
 }
 
 pub(crate) fn run(project: &Project, options: &MutantOptions) -> Result<()> {
@@ -98,8 +100,12 @@ fn run_package(
     for tester in testers {
         let programs = workshop.test_programs(tester, SKIPPED)?;
         let traces = project.built("mutants/traces").join(tester);
-        let (cases, failing) = TestCase::all(&programs, &traces, jobs)?;
+        let (mut cases, failing) = TestCase::all(&programs, &traces, jobs)?;
         println!("{tester}: {} tests reach a mutant", cases.len());
+        if let Some(limit) = options.within {
+            cases.retain(|case| case.time <= limit);
+            println!("{tester}: {} of them take no longer than {limit:?}", cases.len());
+        }
         for title in failing {
             println!("{tester}: {title} fails without a mutant, and is left out");
         }

@@ -272,3 +272,21 @@ impl From<RuntimeDirError> for LaunchError {
         Self::Refused(error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_log_that_has_become_too_large_is_begun_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("daemon.log");
+        for (length, kept) in [(LOG_LIMIT, LOG_LIMIT), (LOG_LIMIT + 1, 0)] {
+            fs::write(&path, vec![b'x'; usize::try_from(length).unwrap()]).unwrap();
+            open_log(&path).unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().len(), kept);
+        }
+    }
+}

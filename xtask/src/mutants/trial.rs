@@ -26,7 +26,7 @@ const HANG_FACTOR: u32 = 5;
 pub(crate) struct TestCase {
     program: TestProgram,
     pub(crate) name: String,
-    time: Duration,
+    pub(crate) time: Duration,
     reaches: BTreeSet<usize>,
 }
 

@@ -84,11 +84,19 @@ async fn a_server_that_is_added_to_a_running_fleet_is_served_from_disk_too() {
 async fn a_fleet_without_a_store_writes_nothing() {
     let store = TempDir::new().unwrap();
     let memory = one_tool("t");
-    let builder = Fleet::builder().store(store.path()).without_store();
+    let builder = Fleet::builder()
+        .client("editor", "1")
+        .store(store.path())
+        .without_store();
     let (fleet, server) = fleet_with(builder, memory.config("s"));
     connected(&server).await;
     fleet.close(LONG).await;
     assert_eq!(files(&store), Vec::<PathBuf>::new());
+    let introduction = memory.side(1).await.last_params("initialize").unwrap();
+    assert_eq!(
+        introduction["clientInfo"]["name"], "editor",
+        "the rest stays as it was"
+    );
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use mainstay_testkit::{FaultyServer, Ledger};
+use rustix::process::{Pid, getsid};
 use serde_json::json;
 
 use super::{Shared, noting, server_pid};
@@ -132,7 +133,10 @@ fn a_server_gets_the_default_variables_and_the_named_ones_of_its_bridge_and_no_o
     let log = fs::read_to_string(shared.sandbox.path("run/daemon.log")).unwrap_or_default();
     assert!(!log.contains("secret value"), "the log holds no value");
     // The daemon outlives the host that started it, and serves others.
-    let environment = fs::read(format!("/proc/{}/environ", shared.daemon_pid())).unwrap();
+    let daemon = shared.daemon_pid();
+    let own_session = getsid(None).unwrap();
+    assert_ne!(getsid(Pid::from_raw(daemon)).unwrap(), own_session);
+    let environment = fs::read(format!("/proc/{daemon}/environ")).unwrap();
     let environment = String::from_utf8_lossy(&environment);
     assert!(environment.contains("MAINSTAY_LOG=debug"), "{environment}");
     for name in ["TOKEN=", "UNNAMED="] {
