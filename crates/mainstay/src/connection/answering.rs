@@ -90,6 +90,7 @@ impl InboundHandler {
 }
 
 /// The requests of a server that are being answered.
+#[derive(Default)]
 pub(super) struct Answering {
     requests: HashMap<RawJson, Running>,
     /// How many were begun.
@@ -165,16 +166,6 @@ enum Begun {
     Before,
     /// There is no place.
     TooMany,
-}
-
-impl Default for Answering {
-    fn default() -> Self {
-        Self {
-            requests: HashMap::new(),
-            begun: 0,
-            places: Arc::default(),
-        }
-    }
 }
 
 impl Answering {
