@@ -270,7 +270,8 @@ mod tests {
     #[test]
     fn the_order_of_members_makes_no_other_request_and_anything_else_does() {
         let signer = StateSigner::new();
-        let digest = |text: &str| digest_of_params(signer.keys.key(), Some(&RawJson::from_text(text).unwrap()));
+        let digest =
+            |text: &str| digest_of_params(signer.keys.key(), Some(&RawJson::from_text(text).unwrap()));
         let one = digest(r#"{"a":{"x":1,"y":[1,2]},"b":"t"}"#);
         assert_eq!(
             one,
