@@ -68,7 +68,7 @@ pub(super) struct Following<'a> {
     server: Option<&'a str>,
     stream: EventStream,
     last_id: Option<String>,
-    /// How long the next daemon is waited for, while there is none.
+    /// While there is no daemon: when the wait for the next one ends.
     away_until: Option<Instant>,
 }
 
