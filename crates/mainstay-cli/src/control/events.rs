@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::anyhow;
 use mainstay_control::api::{EventMessage, EventRecord, LagMarker};
 use mainstay_control::{ControlClient, ControlError, EventStream};
-use tokio::time::{Instant, sleep};
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{EventsArgs, failed, say, with_daemon};
 use crate::exit::{CommandFailure, Done, Exit};
@@ -135,6 +136,12 @@ impl<'a> Following<'a> {
                 Ok(FollowedChange::Away)
             }
         }
+    }
+
+    /// Waits for the end of a daemon that no longer answers. Fails if the daemon has not ended by then.
+    pub(super) async fn wait_ended(&mut self, within: Duration) -> Result<(), Elapsed> {
+        let ended = async { while !matches!(self.change().await, Ok(FollowedChange::Away) | Err(_)) {} };
+        timeout(within, ended).await
     }
 
     async fn resume(&self, deadline: Instant) -> Result<EventStream, CommandFailure> {

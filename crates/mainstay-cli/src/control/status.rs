@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use mainstay::config::nearest;
 use mainstay_control::ControlClient;
 use mainstay_control::api::{ProgramStatus, ServerStatus};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
 use super::events::{FollowedChange, Following};
 use super::say::now_ms;
@@ -132,22 +132,20 @@ async fn watch(client: &ControlClient, arguments: &StatusArgs, screen: &Screen) 
                     }
                 }
             };
-            if let FollowedChange::Away = change {
-                is_away = true;
-                if !is_live {
-                    screen.warning(DAEMON_AWAY);
+            match change {
+                FollowedChange::Away => {}
+                FollowedChange::Event(_) | FollowedChange::Back => {
+                    // One look for a burst of changes.
+                    tokio::time::sleep(COLLECT_PERIOD).await;
+                    match Seen::look(client, &arguments.servers).await {
+                        Ok(seen) => break seen,
+                        Err(failure) => following.wait_ended(END_TIMEOUT).await.map_err(|_| failure)?,
+                    }
                 }
-                continue;
             }
-            // One look for a burst of changes.
-            tokio::time::sleep(COLLECT_PERIOD).await;
-            match Seen::look(client, &arguments.servers).await {
-                Ok(seen) => break seen,
-                // The daemon may be ending. Then the stream of its events ends, too.
-                Err(failure) => match timeout(END_TIMEOUT, following.change()).await {
-                    Ok(Ok(FollowedChange::Away)) => is_away = true,
-                    Ok(_) | Err(_) => return Err(failure),
-                },
+            is_away = true;
+            if !is_live {
+                screen.warning(DAEMON_AWAY);
             }
         };
     }

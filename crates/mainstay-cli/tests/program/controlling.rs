@@ -218,7 +218,15 @@ fn a_watched_status_says_that_the_daemon_has_ended_and_goes_on_with_the_next_one
     kill_process(pid, Signal::KILL).unwrap();
     let warned = errors.find(|line| line.as_ref().unwrap().contains("the daemon has ended"));
     assert!(warned.is_some());
-    shared.sandbox.run(&["daemon", "start"]).exits(0);
+    // While the killed daemon still holds its lock, the command starts no other.
+    wait_until("the next daemon runs", || {
+        shared.sandbox.run(&["daemon", "start"]).exits(0);
+        !shared
+            .sandbox
+            .run(&["daemon", "status"])
+            .stdout
+            .contains("no daemon runs")
+    });
     while next()["program"]["pid"] == first {}
     watching.kill().unwrap();
     watching.wait().unwrap();
