@@ -12,7 +12,7 @@ use super::offer::Offer;
 
 /// The claims of all servers to the names of one kind.
 #[derive(Debug)]
-pub(super) struct Claims<K> {
+pub(super) struct NameClaims<K> {
     /// The owner of each name.
     owners: Arc<NameIndex<K>>,
     /// All claims to names that several offers claim.
@@ -22,7 +22,7 @@ pub(super) struct Claims<K> {
 /// The servers whose offers got or lost a name.
 pub(super) type TouchedServers = BTreeSet<Arc<str>>;
 
-impl<K> Claims<K> {
+impl<K> NameClaims<K> {
     /// The owner of each name, as it is now.
     pub(super) fn owners(&self) -> &Arc<NameIndex<K>> {
         &self.owners
@@ -73,7 +73,7 @@ impl<K> Claims<K> {
     }
 }
 
-impl<K> Default for Claims<K> {
+impl<K> Default for NameClaims<K> {
     fn default() -> Self {
         Self {
             owners: Arc::default(),

@@ -7,7 +7,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use super::claims::{Claims, TouchedServers};
+use super::claims::{NameClaims, TouchedServers};
 use super::names::CatalogHash;
 use super::offer::{OfPrompts, OfResources, OfTemplates, OfTools};
 use super::published::{CatalogContent, Freshness, OfferTable};
@@ -93,10 +93,10 @@ impl Catalog {
 /// The catalogs of all servers, joined.
 #[derive(Debug, Default)]
 pub(super) struct Union {
-    tools: Claims<OfTools>,
-    prompts: Claims<OfPrompts>,
-    resources: Claims<OfResources>,
-    templates: Claims<OfTemplates>,
+    tools: NameClaims<OfTools>,
+    prompts: NameClaims<OfPrompts>,
+    resources: NameClaims<OfResources>,
+    templates: NameClaims<OfTemplates>,
     /// What they are together.
     catalog: Catalog,
 }
@@ -213,7 +213,7 @@ impl ChangedKinds {
 }
 
 fn replace_list<K: OfKind>(
-    claims: &mut Claims<K>,
+    claims: &mut NameClaims<K>,
     before: Option<&ServerSection>,
     after: Option<&ServerSection>,
     touched: &mut TouchedServers,
@@ -233,14 +233,14 @@ fn replace_list<K: OfKind>(
 }
 
 /// The hash of what is published of a list: a name must lead to one thing, so an offer whose name leads to another is set aside.
-fn published<K>(claims: &Claims<K>, list: &SectionList<K>) -> CatalogHash {
+fn published<K>(claims: &NameClaims<K>, list: &SectionList<K>) -> CatalogHash {
     match claims.has_contested() {
         true => hash_of(list.owning(claims.owners())),
         false => list.hash,
     }
 }
 
-fn next<K>(last: &Arc<OfferTable<K>>, is_changed: bool, claims: &Claims<K>) -> Arc<OfferTable<K>> {
+fn next<K>(last: &Arc<OfferTable<K>>, is_changed: bool, claims: &NameClaims<K>) -> Arc<OfferTable<K>> {
     match is_changed {
         true => Arc::new(OfferTable::new(Arc::clone(claims.owners()))),
         false => Arc::clone(last),
