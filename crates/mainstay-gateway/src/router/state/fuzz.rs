@@ -14,9 +14,10 @@ pub fn request_state(input: &[u8]) {
     let (call, purpose) = ([3; 16], &[7; 32]);
     let check = |state: &str, purpose| signer.verify(&decoded(state)?, purpose);
     let text = String::from_utf8_lossy(input);
-    assert_eq!(check(&text, purpose), None);
-
     let state = signer.sign(call, purpose);
+    // A fuzzer that watches comparisons finds the state itself.
+    assert_eq!(check(&text, purpose), (*text == *state).then_some(call));
+
     assert_eq!(check(&state, purpose), Some(call));
     assert_eq!(check(&state, &[8; 32]), None);
     let mut edited = state.clone().into_bytes();
