@@ -136,9 +136,29 @@ fn entries(directory: &str) -> usize {
     fs::read_dir(directory).map_or(0, Iterator::count)
 }
 
+/// The group of a process. Read from `/proc`, because rustix panics when the leader is outside this pid namespace: its id is 0 here.
+///
+/// # Panics
+/// If there is no such process.
+#[must_use]
+pub fn group_of(pid: i32) -> i32 {
+    stat(pid).expect("the process runs").group
+}
+
+/// The session of a process, read as [`group_of`] reads the group.
+///
+/// # Panics
+/// If there is no such process.
+#[must_use]
+pub fn session_of(pid: i32) -> i32 {
+    stat(pid).expect("the process runs").session
+}
+
 struct Stat {
     state: char,
     parent: i32,
+    group: i32,
+    session: i32,
 }
 
 /// The name is in parentheses and may contain anything, so the fields are counted from the last one.
@@ -149,6 +169,8 @@ fn stat(pid: i32) -> Option<Stat> {
     Some(Stat {
         state: fields.next()?.chars().next()?,
         parent: fields.next()?.parse().ok()?,
+        group: fields.next()?.parse().ok()?,
+        session: fields.next()?.parse().ok()?,
     })
 }
 

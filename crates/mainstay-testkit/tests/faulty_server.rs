@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mainstay_testkit::procfs::{ProcTree, is_alive};
+use mainstay_testkit::procfs::{ProcTree, group_of, is_alive};
 use mainstay_testkit::{AnswerFault, Fault, FaultyServer, Flood, Ledger, Rule, Script, Signal, Step};
 use serde_json::{Value, json};
 
@@ -339,8 +339,7 @@ fn children_and_daemons_outlive_it_and_are_found_by_their_environment() {
     left.sort_unstable();
     children.sort_unstable();
     assert_eq!(left, children);
-    let group = |pid: i32| rustix::process::getpgid(rustix::process::Pid::from_raw(pid)).unwrap();
-    assert_ne!(group(left[0]), group(left[1]), "the daemon left the group");
+    assert_ne!(group_of(left[0]), group_of(left[1]), "the daemon left the group");
     drop(cleanup);
     assert!(tree.wait_until_gone(LIMIT));
 }

@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use mainstay_testkit::procfs::session_of;
 use mainstay_testkit::{FaultyServer, Ledger};
-use rustix::process::{Pid, getsid};
 use serde_json::json;
 
 use super::{Shared, noting, server_pid};
@@ -134,8 +134,8 @@ fn a_server_gets_the_default_variables_and_the_named_ones_of_its_bridge_and_no_o
     assert!(!log.contains("secret value"), "the log holds no value");
     // The daemon outlives the host that started it, and serves others.
     let daemon = shared.daemon_pid();
-    let own_session = getsid(None).unwrap();
-    assert_ne!(getsid(Pid::from_raw(daemon)).unwrap(), own_session);
+    let own = i32::try_from(std::process::id()).unwrap();
+    assert_ne!(session_of(daemon), session_of(own), "it left this session");
     let environment = fs::read(format!("/proc/{daemon}/environ")).unwrap();
     let environment = String::from_utf8_lossy(&environment);
     assert!(environment.contains("MAINSTAY_LOG=debug"), "{environment}");
