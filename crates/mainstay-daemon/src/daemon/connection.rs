@@ -9,9 +9,9 @@ use mainstay::gateway::introduced_as;
 use mainstay_gateway::{ClientInput, Gateway, Scope, StreamEnd};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::net::UnixStream;
-use tokio::net::unix::OwnedWriteHalf;
 use tokio::time::timeout;
 
+use super::halves::{self, SocketReader, SocketWriter};
 use super::pool::{Membership, PoolKey, of_command, of_url};
 use super::stream::{BridgeInput, PeekedStream};
 use super::{Daemon, lock, seconds};
@@ -118,7 +118,10 @@ impl Daemon {
         write(stream.get_mut(), &line(&HelloReply::connected(name.as_deref()))).await;
         let _connected = self.connected(pid, name);
         let (head, stream) = stream.into_parts();
-        let (input, output) = stream.into_split();
+        let Ok((input, output)) = halves::split(stream) else {
+            // Out of descriptors: the bridge sees the end of its connection and dials again.
+            return;
+        };
         let input = BridgeInput::new(head, input, self.ending.subscribe());
         let end = match serves {
             BridgeTarget::Shared(member) => {
@@ -135,9 +138,9 @@ impl Daemon {
     async fn serve_own(
         &self,
         config: mainstay::ServerConfig,
-        input: BridgeInput<tokio::net::unix::OwnedReadHalf>,
-        output: OwnedWriteHalf,
-    ) -> StreamEnd<OwnedWriteHalf> {
+        input: BridgeInput<SocketReader>,
+        output: SocketWriter,
+    ) -> StreamEnd<SocketWriter> {
         let Some(input) = ClientInput::wait_for_request(input).await else {
             return StreamEnd {
                 is_all_answered: true,
@@ -166,8 +169,8 @@ impl Daemon {
         gateway: &Gateway,
         scope: Scope,
         input: R,
-        output: OwnedWriteHalf,
-    ) -> StreamEnd<OwnedWriteHalf>
+        output: SocketWriter,
+    ) -> StreamEnd<SocketWriter>
     where
         R: tokio::io::AsyncRead + Send + Unpin,
     {
@@ -179,7 +182,7 @@ impl Daemon {
     }
 
     /// Says why the connection ends, if the daemon ends it.
-    async fn say_goodbye(&self, end: StreamEnd<OwnedWriteHalf>) {
+    async fn say_goodbye(&self, end: StreamEnd<SocketWriter>) {
         let reason = *self.ending.borrow();
         if let (Some(reason), Some(mut output)) = (reason, end.output) {
             write(&mut output, &line(&Goodbye::new(reason, end.is_all_answered))).await;

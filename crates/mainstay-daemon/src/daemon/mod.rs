@@ -5,6 +5,7 @@
 //! last line, the servers stop, the lock is released.
 
 mod connection;
+mod halves;
 mod listed;
 mod page;
 mod place;
