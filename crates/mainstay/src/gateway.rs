@@ -177,7 +177,7 @@ impl ServerExt for Server {
         &self,
         method: &str,
         params: impl Into<Params> + Send,
-        options: CallOptions,
+        mut options: CallOptions,
     ) -> Result<Reply, CallError> {
         let params = params.into();
         if method == "tools/call" {
@@ -188,13 +188,13 @@ impl ServerExt for Server {
             method if only_reads(method) => Repeatable::Always,
             _other => Repeatable::Never,
         };
-        let request = Request {
+        let mut request = Request {
             method: Cow::Borrowed(method),
             params,
             repeatable,
             needs: None,
         };
-        self.0.call(request, options).await
+        self.0.call(&mut request, &mut options).await
     }
 
     async fn notify(

@@ -2,7 +2,7 @@
 //! with the input.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use crate::handler::{ServerRequest, decline};
 use crate::large;
 use crate::protocol::{LOG_LEVEL_KEY, RequestMeta};
 use crate::server::CallOptions;
-use crate::wire::{Object, Params, RawJson, RequestError, RequestOptions, RpcError, TimeoutKind};
+use crate::wire::{IdlePause, MetaEntries, Object, Params, RawJson, RequestError, RpcError, TimeoutKind};
 
 /// Rounds of input before the call fails: the server would never stop asking.
 const MAX_ROUNDS: usize = 10;
@@ -22,14 +22,13 @@ const MAX_ROUNDS: usize = 10;
 const MAX_INPUTS: usize = 64;
 
 impl Connection {
-    pub(super) async fn request_in_rounds(
+    /// What a request of a modern connection carries in its `_meta`.
+    pub(super) fn meta_of(
         &self,
         meta: &RequestMeta,
-        method: &str,
         params: &Params,
         call: &CallOptions,
-        options: RequestOptions,
-    ) -> Result<RawJson, RequestError> {
+    ) -> Arc<MetaEntries> {
         let capabilities = call
             .handler
             .as_ref()
@@ -46,24 +45,23 @@ impl Connection {
                 .is_some_and(|meta| meta.get(LOG_LEVEL_KEY).is_some())
         };
         let level = level.filter(|_| !has_own_level());
-        let meta = meta.of_request(capabilities.as_ref(), level);
-        let mut next_round: Option<Params> = None;
-        for round in 0..MAX_ROUNDS {
-            let options = options.clone().meta(meta.clone());
-            let params = next_round.as_ref().unwrap_or(params);
-            let result = self.peer.request_with(method, params, options).await;
-            let result = match round {
-                0 => result?,
-                _later => result.map_err(RequestError::after_a_round)?,
-            };
-            if call.hand_on_input {
-                return Ok(result);
-            }
-            let Some(needed) = InputRequired::look_for(method, &result).await else {
-                return Ok(result);
-            };
-            let came = params.to_raw().unwrap_or(RawJson::EMPTY_OBJECT);
-            let Some(mut again) = Object::parse(&came) else {
+        meta.of_request(capabilities.as_ref(), level)
+    }
+
+    /// Makes a request again with the input that the server needs, until it needs no more. `result` is what it answered to the
+    /// first one.
+    pub(super) async fn give_input(
+        &self,
+        method: &str,
+        params: &Params,
+        call: &CallOptions,
+        hold: Option<&Arc<IdlePause>>,
+        meta: &Arc<MetaEntries>,
+        (mut result, mut needed): (RawJson, InputRequired),
+    ) -> Result<RawJson, RequestError> {
+        let mut sent = params.to_raw().unwrap_or(RawJson::EMPTY_OBJECT);
+        for _ in 1..MAX_ROUNDS {
+            let Some(mut again) = Object::parse(&sent) else {
                 return Ok(result);
             };
             // Each round stands for itself: what the last one carried and this one does not must go.
@@ -75,7 +73,15 @@ impl Connection {
                 Some(state) => again.set("requestState", state),
                 None => drop(again.remove("requestState")),
             }
-            next_round = Some(Params::new(Some(again.to_raw())));
+            sent = again.to_raw();
+            let next = Params::new(Some(sent.clone()));
+            let options = self.wire_options(call, hold.cloned(), Some(meta.clone()));
+            let answer = self.peer.request_with(method, &next, options).await;
+            result = answer.map_err(RequestError::after_a_round)?;
+            needed = match InputRequired::look_for(method, &result).await {
+                Some(needed) => needed,
+                None => return Ok(result),
+            };
         }
         let error = RpcError::new(
             RpcError::INTERNAL_ERROR,
@@ -129,7 +135,7 @@ impl Connection {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct InputRequired {
+pub(super) struct InputRequired {
     result_type: String,
     input_requests: Option<BTreeMap<String, InputRequest>>,
     request_state: Option<RawJson>,
@@ -142,17 +148,18 @@ struct InputRequest {
 }
 
 impl InputRequired {
-    /// The same, for a result of any length.
-    async fn look_for(method: &str, result: &RawJson) -> Option<Self> {
+    /// The server's request for input, if the result is one.
+    pub(super) async fn look_for(method: &str, result: &RawJson) -> Option<Self> {
         let length = result.as_bytes().len();
         if length <= large::INLINE_LIMIT {
             return Self::read(method, result);
         }
         let (method, result) = (method.to_owned(), result.clone());
-        large::process(length, move || Self::read(&method, &result)).await
+        // Boxed: few results are large.
+        Box::pin(large::process(length, move || Self::read(&method, &result))).await
     }
 
-    /// The server's request for input, if the result is one. The search for the word is many times quicker than
+    /// The same for a result that is not large. The search for the word is many times quicker than
     /// a look into a large result, and a result without it cannot be one.
     fn read(method: &str, result: &RawJson) -> Option<Self> {
         const WORD: &str = "input_required";

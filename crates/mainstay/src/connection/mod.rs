@@ -26,9 +26,12 @@ use crate::process::is_stopped;
 use crate::protocol::{Dialect, Era, Greeting, RequestMeta};
 use crate::server::{CallOptions, PendingCall, PendingCallId};
 use crate::transport::{End, HttpFailure, SendFailure};
-use crate::wire::{IdlePause, Outcome, Params, Peer, PendingRequest, RawJson, RequestError, RequestOptions};
+use crate::wire::{
+    IdlePause, MetaEntries, Outcome, Params, Peer, PendingRequest, RawJson, RequestError, RequestOptions,
+};
 
 use call_record::CallRecord;
+use input_required::InputRequired;
 use restoring::Restoring;
 
 pub(crate) use inbound::InboundHandler;
@@ -143,22 +146,35 @@ impl Connection {
         options: &CallOptions,
         hold: Option<Arc<IdlePause>>,
     ) -> Result<RawJson, RequestError> {
-        let wire_options = self.wire_options(options, hold);
-        match &self.meta {
-            None => self.peer.request_with(method, params, wire_options).await,
-            Some(meta) => {
-                let rounds = self.request_in_rounds(meta, method, params, options, wire_options);
-                rounds.await
+        let meta = self.meta.as_ref();
+        let meta = meta.map(|meta| self.meta_of(meta, params, options));
+        let wire_options = self.wire_options(options, hold.clone(), meta.clone());
+        let result = self.peer.request_with(method, params, wire_options).await?;
+        let Some(meta) = meta.filter(|_| !options.hand_on_input) else {
+            return Ok(result);
+        };
+        match InputRequired::look_for(method, &result).await {
+            None => Ok(result),
+            // Boxed: few requests need input, and the others should not carry room for it.
+            Some(needed) => {
+                let asked = (result, needed);
+                Box::pin(self.give_input(method, params, options, hold.as_ref(), &meta, asked)).await
             }
         }
     }
 
     /// The part of the options that the wire acts on.
-    fn wire_options(&self, call: &CallOptions, hold: Option<Arc<IdlePause>>) -> RequestOptions {
+    fn wire_options(
+        &self,
+        call: &CallOptions,
+        hold: Option<Arc<IdlePause>>,
+        meta: Option<Arc<MetaEntries>>,
+    ) -> RequestOptions {
         let deadline = call.deadline.unwrap_or_else(|| deadline::within(LONGEST_REQUEST));
         let mut options = RequestOptions::until(deadline);
         options.idle = call.idle_timeout;
         options.hold = hold;
+        options.meta = meta;
         match call.progress.clone() {
             None => options.progress_counts(),
             Some(listener) => {

@@ -46,30 +46,44 @@ enum LossCause {
 impl Slot {
     /// Makes one call: a lease, an attempt, and a replay where that is safe.
     ///
+    /// The future is moved several times before it runs, so it is kept small: what few calls need is boxed, and a span that no
+    /// subscriber wants is not entered.
+    ///
     /// Cancel safety: dropping it cancels the call at the server.
-    pub(crate) async fn call(&self, request: Request<'_>, options: CallOptions) -> Result<Reply, CallError> {
+    pub(crate) async fn call(
+        &self,
+        request: &mut Request<'_>,
+        options: &mut CallOptions,
+    ) -> Result<Reply, CallError> {
         let span = tracing::debug_span!("call", server = %self.name, method = %request.method);
         let counted = self.counters.begin();
-        let ended = self.attempt(request, options).instrument(span).await;
+        let ended = match span.is_disabled() {
+            true => self.attempt(request, options).await,
+            false => Box::pin(self.attempt(request, options).instrument(span)).await,
+        };
         counted.end(&ended);
         ended
     }
 
-    async fn attempt(&self, request: Request<'_>, mut options: CallOptions) -> Result<Reply, CallError> {
+    async fn attempt(
+        &self,
+        request: &mut Request<'_>,
+        options: &mut CallOptions,
+    ) -> Result<Reply, CallError> {
         let deadline = options.begin(&self.settings.load());
+        add_own_meta(&mut request.params, options).map_err(|error| {
+            CallError::not_sent(&self.name, CallErrorKind::BadArguments(error.to_string()))
+        })?;
         let attempt = CallAttempt {
             slot: self,
-            method: &request.method,
-            params: with_own_meta(request.params, &options).map_err(|error| {
-                CallError::not_sent(&self.name, CallErrorKind::BadArguments(error.to_string()))
-            })?,
+            request,
             deadline,
             options,
         };
         let connection = attempt.lease(None).await?;
         if let Some(capability) = request.needs.filter(|needed| connection.greeting.lacks(*needed)) {
             let kind = CallErrorKind::NotOffered {
-                method: attempt.method.to_owned(),
+                method: attempt.method().to_owned(),
                 capability: capability.as_str(),
             };
             return Err(CallError::not_sent(&self.name, kind));
@@ -78,24 +92,7 @@ impl Slot {
             Ok(reply) => return Ok(reply),
             Err(failed) => failed,
         };
-        if is_header_mismatch(&first.error) && self.relist(connection.generation, deadline).await {
-            let second = Box::pin(attempt.make(&connection)).await;
-            return second.map_err(|failed| failed.error);
-        }
-        let may_retry = matches!(first.error.kind, CallErrorKind::Lost { .. })
-            && match first.error.outcome {
-                Outcome::NotSent | Outcome::Refused => true,
-                Outcome::Unknown => {
-                    attempt.options.replay == Some(Replay::Safe)
-                        && self.is_repeatable(request.repeatable, &attempt.params)
-                }
-                Outcome::Answered => false,
-            };
-        if !may_retry {
-            return Err(first.error);
-        }
-        // Boxed, so that the many calls that are made once carry no room for more.
-        Box::pin(attempt.retry(first, connection.generation)).await
+        Box::pin(attempt.after_failure(first, connection)).await
     }
 
     /// Tells the keeper what a failed call means for its connection.
@@ -197,10 +194,9 @@ pub(crate) fn tool_name(params: &Params) -> String {
 /// A call that is being made.
 struct CallAttempt<'a> {
     slot: &'a Slot,
-    method: &'a str,
-    params: Params,
+    request: &'a Request<'a>,
     deadline: Instant,
-    options: CallOptions,
+    options: &'a CallOptions,
 }
 
 /// An attempt that failed.
@@ -211,6 +207,10 @@ struct FailedAttempt {
 }
 
 impl CallAttempt<'_> {
+    fn method(&self) -> &str {
+        &self.request.method
+    }
+
     async fn lease(&self, after: Option<Generation>) -> Result<Arc<Connection>, CallError> {
         let wait = self.options.wait_timeout.unwrap_or_default();
         self.slot
@@ -224,17 +224,23 @@ impl CallAttempt<'_> {
         let began = Instant::now();
         let in_flight = slot.counters.in_flight();
         let caller = self.options.trace.as_ref();
-        let traced = TracedAttempt::begin(&slot.name, self.method, generation, &self.params, caller);
-        let params = traced.params(&self.params);
-        let answer = connection.request(self.method, &params, &self.options);
-        let answer = answer.instrument(traced.span.clone()).await;
+        let sent = &self.request.params;
+        let traced = TracedAttempt::begin(&slot.name, self.method(), generation, sent, caller);
+        let params = traced.params(sent);
+        let answer = match traced.span.is_disabled() {
+            true => connection.request(self.method(), &params, self.options).await,
+            false => {
+                let answer = connection.request(self.method(), &params, self.options);
+                Box::pin(answer.instrument(traced.span.clone())).await
+            }
+        };
         drop(in_flight);
         let took = began.elapsed();
         let error = match answer {
             Ok(result) => {
                 slot.note_success();
                 slot.counters.took(took);
-                self.measure(took, || OperationError::in_result(self.method, &result));
+                self.measure(took, || OperationError::in_result(self.method(), &result));
                 slot.answered(connection);
                 return Ok(Reply { generation, result });
             }
@@ -242,7 +248,7 @@ impl CallAttempt<'_> {
         };
         slot.judge(connection, &error);
         let ended = match &error {
-            RequestError::Lost { .. } => slot.ended(generation, self.deadline).await,
+            RequestError::Lost { .. } => Box::pin(slot.ended(generation, self.deadline)).await,
             RequestError::Rpc(_)
             | RequestError::BadAnswer(_)
             | RequestError::TimedOut { .. }
@@ -278,9 +284,35 @@ impl CallAttempt<'_> {
                     .as_ref()
                     .is_some_and(|catalog| catalog.item(Kind::Tool, tool).is_some())
             };
-            let series = operations.series(self.method, self.params.shown_text("name"), is_listed);
+            let series = operations.series(self.method(), self.request.params.shown_text("name"), is_listed);
             series.record(took, error());
         }
+    }
+
+    /// Makes the call again, if that is safe and of use.
+    async fn after_failure(
+        &self,
+        first: FailedAttempt,
+        connection: Arc<Connection>,
+    ) -> Result<Reply, CallError> {
+        let slot = self.slot;
+        if is_header_mismatch(&first.error) && slot.relist(connection.generation, self.deadline).await {
+            let second = self.make(&connection).await;
+            return second.map_err(|failed| failed.error);
+        }
+        let may_retry = matches!(first.error.kind, CallErrorKind::Lost { .. })
+            && match first.error.outcome {
+                Outcome::NotSent | Outcome::Refused => true,
+                Outcome::Unknown => {
+                    self.options.replay == Some(Replay::Safe)
+                        && slot.is_repeatable(self.request.repeatable, &self.request.params)
+                }
+                Outcome::Answered => false,
+            };
+        if !may_retry {
+            return Err(first.error);
+        }
+        self.retry(first, connection.generation).await
     }
 
     /// Makes the call a second time. A third time follows only where the second met a server that was gone, or that had
@@ -341,18 +373,18 @@ fn of_both(first: CallError, second: CallError) -> CallError {
     }
 }
 
-/// The parameters with the caller's own `_meta` entries.
-fn with_own_meta(params: Params, options: &CallOptions) -> Result<Params, TooManyMembers> {
+/// Adds the caller's own `_meta` entries to the parameters.
+fn add_own_meta(params: &mut Params, options: &CallOptions) -> Result<(), TooManyMembers> {
     if options.meta.is_empty() {
-        return Ok(params);
+        return Ok(());
     }
     let entries: Vec<_> = options
         .meta
         .iter()
         .map(|(key, value)| (key.as_str(), value.clone()))
         .collect();
-    let params = with_meta(params.to_raw().as_ref(), &entries)?;
-    Ok(Params::new(Some(params)))
+    *params = Params::new(Some(with_meta(params.to_raw().as_ref(), &entries)?));
+    Ok(())
 }
 
 #[cfg(test)]

@@ -134,10 +134,13 @@ impl IntoFuture for Call {
     type IntoFuture = CallFuture;
 
     fn into_future(self) -> CallFuture {
-        Box::pin(async move {
-            let (server, request) = self.request?;
-            server.0.call(request, self.options).await
-        })
+        let mut options = self.options;
+        match self.request {
+            Ok((server, mut request)) => {
+                Box::pin(async move { server.0.call(&mut request, &mut options).await })
+            }
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
     }
 }
 

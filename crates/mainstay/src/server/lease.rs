@@ -32,6 +32,17 @@ impl Slot {
         if let Some(connection) = self.usable(after) {
             return self.unless_held(connection);
         }
+        // Boxed: few calls wait, and the others should not carry room for it.
+        Box::pin(self.wait_for_lease(waiting, after, wait, deadline)).await
+    }
+
+    async fn wait_for_lease(
+        &self,
+        waiting: Waiting,
+        after: Option<Generation>,
+        wait: Duration,
+        deadline: Instant,
+    ) -> Result<Arc<Connection>, CallError> {
         if self.inbox.is_closed() || self.status.borrow().is_leaving {
             return Err(self.gone());
         }

@@ -88,12 +88,6 @@ impl RequestOptions {
         self.progress = ProgressMode::Counted;
         self
     }
-
-    pub(crate) fn meta(mut self, meta: Arc<MetaEntries>) -> Self {
-        self.meta = Some(meta);
-        self
-    }
-
     pub(crate) fn number(mut self, number: Arc<AtomicU64>) -> Self {
         self.number = Some(number);
         self

@@ -24,7 +24,7 @@ use super::stats::{PeerCounters, PeerStats};
 use super::write::{self, CANCELLED};
 use crate::large::{self, INLINE_LIMIT};
 use crate::recorder::{ConnectionRecorder, MessageHead, RequestLabel};
-use crate::transport::{Delivery, End, Frame, Outbound, Purpose, Transport};
+use crate::transport::{Delivery, End, Frame, NotQueued, Outbound, Purpose, Sending, Transport};
 
 /// What the remote peer asks and tells. Called on the task that reads, in the order of arrival; must return at once.
 pub(crate) trait Handler: Send + Sync + 'static {
@@ -119,16 +119,19 @@ impl Peer {
         shared
             .recorder
             .sent(MessageHead::Request { id, method, name }, &line);
-        let frame = Frame::new(line, Purpose::Request { id });
+        let frame = Frame::new(line, Purpose::Request { id }).tracked_by(delivery);
         let in_flight = RequestInFlight::new(shared, id, options.cancellable);
         let timeouts = RequestTimeouts {
             idle: options.idle,
             total: options.total,
             hold: options.hold,
         };
-        in_flight
-            .wait(frame.tracked_by(delivery), answer, timeouts, now)
-            .await
+        let queueing = match now < timeouts.total {
+            true => shared.send_or_queue(frame),
+            // Too late: it is not sent, and its timer fires at once.
+            false => None,
+        };
+        in_flight.wait(queueing, answer, &timeouts, now).await
     }
 
     /// Tells, waiting for room in the queue until the given time. Done when it is queued, which it is at once where there is
@@ -294,6 +297,15 @@ impl PeerShared {
             self.send_or_drop(frame);
         }
         sent
+    }
+
+    /// Sends a frame if there is room in the queue. Otherwise returns what waits for room.
+    fn send_or_queue(&self, frame: Frame) -> Option<Sending<'_>> {
+        match self.outbound.try_send(frame) {
+            Err(NotQueued::Full(frame)) => Some(self.outbound.send(frame)),
+            // A closed queue needs no answer here: the transport says how it ended, which fails the request.
+            Ok(()) | Err(NotQueued::Closed) => None,
+        }
     }
 
     /// Queues what must not wait, or counts it as dropped.

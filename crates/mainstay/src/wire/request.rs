@@ -16,7 +16,7 @@ use super::options::IdlePause;
 use super::peer::PeerShared;
 use super::pending::RequestResult;
 use crate::deadline;
-use crate::transport::{End, Frame, NotQueued};
+use crate::transport::{End, Sending};
 
 /// A request that is in the table; dropping it abandons the request.
 pub(super) struct RequestInFlight<'a> {
@@ -38,21 +38,15 @@ impl<'a> RequestInFlight<'a> {
         }
     }
 
-    /// Sends it and waits for its answer.
+    /// Waits for its answer, and for room in the queue if it is not sent yet.
     pub(super) async fn wait(
         mut self,
-        frame: Frame,
+        mut queueing: Option<Sending<'_>>,
         mut answer: oneshot::Receiver<RequestResult>,
-        timeouts: RequestTimeouts,
+        timeouts: &RequestTimeouts,
         now: Instant,
     ) -> RequestResult {
         let mut timer = pin!(sleep_until(timeouts.next(now)));
-        let mut queueing = None;
-        if now < timeouts.total
-            && let Err(NotQueued::Full(frame)) = self.shared.outbound.try_send(frame)
-        {
-            queueing = Some(self.shared.outbound.send(frame));
-        }
         loop {
             tokio::select! {
                 biased;
@@ -61,7 +55,7 @@ impl<'a> RequestInFlight<'a> {
                 _ = async { queueing.as_mut().expect("only polled while queueing").await }, if queueing.is_some() => {
                     queueing = None;
                 }
-                () = &mut timer => match self.check_timeouts(&timeouts) {
+                () = &mut timer => match self.check_timeouts(timeouts) {
                     TimerOutcome::Until(next) => timer.as_mut().reset(next),
                     TimerOutcome::Expired(error) => return Err(error),
                     // Its answer was taken out of the table this very moment, and is being handed over.

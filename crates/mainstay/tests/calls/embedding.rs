@@ -342,3 +342,14 @@ async fn each_dial_and_each_call_has_a_span() {
     let count = |name: &str| spans.iter().filter(|span| *span == name).count();
     assert_eq!((count("dial"), count("call")), (1, 2), "{spans:?}");
 }
+
+/// The future is allocated for each call and moved before it runs. What only few calls need must not be part of it.
+#[tokio::test(start_paused = true)]
+async fn the_future_of_a_call_stays_small() {
+    const LIMIT: usize = 3 * 1024;
+    let memory = Memory::new(Script::new());
+    let (_fleet, server) = fleet_of(memory.config("s"));
+    let call = server.call("echo", &json!({})).into_future();
+    let size = size_of_val(&*call);
+    assert!(size <= LIMIT, "{size} bytes");
+}
