@@ -1,6 +1,8 @@
 //! `cargo xtask test`: everything that must hold, one step after the other, with a summary at the end.
 
 use std::ffi::OsString;
+use std::panic::resume_unwind;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -20,16 +22,21 @@ const QUICK_STEP_WITHIN: Duration = Duration::from_secs(120);
 pub(crate) fn run(project: &Project, options: &TestOptions) -> Result<()> {
     let started = Instant::now();
     let mut summary = Vec::new();
-    for &step in CheckStep::ALL {
-        let end = if options.quick && step.needs_network() {
-            StepEnd::Skipped
-        } else if !options.keep_going && summary.iter().any(|(_, end)| matches!(end, StepEnd::Failed(_))) {
-            StepEnd::NotReached
-        } else {
-            perform(step, project, options)
-        };
-        summary.push((step, end));
-    }
+    thread::scope(|scope| {
+        // Mostly downloads, so the compiler runs beside them.
+        let mut partners = (!options.quick).then(|| scope.spawn(|| partners::install(project)));
+        for &step in CheckStep::ALL {
+            let has_failed = summary.iter().any(|(_, end)| matches!(end, StepEnd::Failed(_)));
+            let end = if options.quick && step.needs_network() {
+                StepEnd::Skipped
+            } else if !options.keep_going && has_failed {
+                StepEnd::NotReached
+            } else {
+                perform(step, project, options, &mut partners)
+            };
+            summary.push((step, end));
+        }
+    });
     println!("\n{}", table(&summary, started.elapsed()));
     match summary
         .iter()
@@ -69,16 +76,17 @@ enum StepEnd {
 }
 
 impl CheckStep {
-    /// In the order they run: what fails fastest comes first, once what the tests need is there.
+    /// In the order they run: what fails fastest comes first. The installation of the partners begins with the first step, and its own
+    /// step waits for its end.
     const ALL: &[Self] = &[
         Self::Tools,
-        Self::Partners,
         Self::Format,
         Self::TypeNames,
         Self::Lints,
         Self::Alone,
         Self::Docs,
         Self::PublicApi,
+        Self::Partners,
         Self::Tests,
         Self::Doctests,
         Self::Conformance,
@@ -116,10 +124,18 @@ impl CheckStep {
     }
 }
 
-fn perform(step: CheckStep, project: &Project, options: &TestOptions) -> StepEnd {
+/// The installation of the partners, until its step has waited for its end.
+type Installation<'scope> = Option<ScopedJoinHandle<'scope, Result<()>>>;
+
+fn perform(
+    step: CheckStep,
+    project: &Project,
+    options: &TestOptions,
+    partners: &mut Installation<'_>,
+) -> StepEnd {
     println!("\n=== {} ===", step.title());
     let started = Instant::now();
-    let result = attempt(step, project, options);
+    let result = attempt(step, project, options, partners);
     let took = started.elapsed();
     match result {
         Ok(()) => {
@@ -137,11 +153,18 @@ fn perform(step: CheckStep, project: &Project, options: &TestOptions) -> StepEnd
     }
 }
 
-fn attempt(step: CheckStep, project: &Project, options: &TestOptions) -> Result<()> {
+fn attempt(
+    step: CheckStep,
+    project: &Project,
+    options: &TestOptions,
+    partners: &mut Installation<'_>,
+) -> Result<()> {
     let mut cargo = project.cargo();
     match step {
         CheckStep::Tools => tools::ensure_rust_components(project),
-        CheckStep::Partners => partners::install(project),
+        CheckStep::Partners => partners.take().map_or(Ok(()), |installation| {
+            installation.join().unwrap_or_else(|panic| resume_unwind(panic))
+        }),
         CheckStep::Format => child::run(cargo.args(["fmt", "--all", "--check"]), QUICK_STEP_WITHIN),
         CheckStep::TypeNames => type_names::check(project),
         CheckStep::Lints => {
