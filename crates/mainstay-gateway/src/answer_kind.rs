@@ -4,7 +4,7 @@ use mainstay::Era;
 use mainstay::gateway::message::{RawJson, RpcError};
 
 use crate::budget::Spent;
-use crate::failure;
+use crate::failure::OwnFailure;
 use crate::protocol::completed;
 
 const TOOLS_CALL: &str = "tools/call";
@@ -29,12 +29,19 @@ impl AnswerKind {
         }
     }
 
+    /// What is answered to a request that fails in the gateway itself. What a tool is answered reaches the model.
+    pub(crate) fn failed(self, failure: OwnFailure) -> Result<RawJson, RpcError> {
+        match self {
+            Self::ToolCall(era) => Ok(completed(failure.into_tool_result(), TOOLS_CALL, era)),
+            Self::List | Self::Other => Err(failure.into_error()),
+        }
+    }
+
     /// What is answered instead of an answer that there is no room for. It says of a call that it has run.
     pub(crate) fn dropped(self, why: Spent) -> Result<RawJson, RpcError> {
         match self {
             Self::List => Err(why.into()),
-            Self::ToolCall(era) => Ok(completed(failure::dropped_tool_result(why), TOOLS_CALL, era)),
-            Self::Other => Err(failure::dropped(why)),
+            Self::ToolCall(_) | Self::Other => self.failed(OwnFailure::dropped(why)),
         }
     }
 }

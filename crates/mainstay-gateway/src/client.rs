@@ -382,17 +382,16 @@ impl Client {
         self.notify_on(self.standing_outbox(), notification);
     }
 
-    /// Sends the status of a task to the client if its principal began the task, and otherwise to the sessions whose principal did. A
-    /// status of an unknown task is kept: the result that names the task may be on its way.
+    /// Sends the status of a task to the sessions whose principal began the task: to this one where it can be reached best. A status of
+    /// an unknown task is kept: the result that names the task may be on its way.
     fn notify_of_task(&self, notification: ServerNotification) {
         let (server, params) = (&notification.server, notification.params.as_ref());
         let Some(id) = task_id(params) else { return };
-        if self.tasks.has(server, &id) {
-            return self.notify(notification);
-        }
         let subscriber = self.subscriber();
         let is_sent = subscriber.is_some_and(|subscriber| subscriber.task_changed(server, &id, params));
-        if !is_sent {
+        if self.tasks.has(server, &id) {
+            self.notify(notification);
+        } else if !is_sent {
             self.tasks.keep(id, notification);
         }
     }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::budget::Spent;
 use crate::protocol::{SERVER_UNAVAILABLE, invalid_params, raw};
+use crate::router::TooManyCalls;
 
 /// Finds the command that logs in to a server of this name, if the server offers a login.
 pub(crate) type FindLoginCommand = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -70,19 +71,66 @@ fn as_tool_result(failed: &RpcError, facts: &Value) -> RawJson {
     }))
 }
 
-/// The answer to a call that has run, where there is no room for what its server answered. It must not read like a refusal: a
-/// client that repeats the call would run it twice.
-pub(crate) fn dropped(why: Spent) -> RpcError {
-    let words = format!(
-        "The call has run, and the gateway dropped its answer: {}. Check its effects before you call it again.",
-        why.fact()
-    );
-    said_with(&words, &facts_of(Outcome::Answered))
+/// A failure of the gateway itself: its server had no part in it.
+pub(crate) struct OwnFailure {
+    words: String,
+    facts: Value,
 }
 
-/// The same as the result of a tool.
-pub(crate) fn dropped_tool_result(why: Spent) -> RawJson {
-    as_tool_result(&dropped(why), &facts_of(Outcome::Answered))
+impl OwnFailure {
+    fn new(words: String, server: Option<&str>, outcome: Outcome) -> Self {
+        let mut facts = facts_of(outcome);
+        if let Some(server) = server {
+            facts["server"] = json!(server);
+        }
+        Self { words, facts }
+    }
+
+    /// There is no room for the answer to a call that has run. It must not read like a refusal: a client that repeats the call would
+    /// run it twice.
+    pub(crate) fn dropped(why: Spent) -> Self {
+        let words = format!(
+            "The call has run, and the gateway dropped its answer: {}. Check its effects before you call it again.",
+            why.fact()
+        );
+        Self::new(words, None, Outcome::Answered)
+    }
+
+    /// The gateway ends and cuts a request. Its call to this server, if there is one, has this outcome.
+    pub(crate) fn cut(server: Option<&str>, outcome: Outcome) -> Self {
+        let ran = ran(outcome);
+        let words = match server {
+            Some(server) => {
+                format!("The gateway is being shut down and has cut the call to server {server}. {ran}")
+            }
+            None => format!("The gateway is being shut down. {ran}"),
+        };
+        Self::new(words, server, outcome)
+    }
+
+    /// The client has as many calls under way on this server as it may.
+    pub(crate) fn too_many_calls(server: &str, full: TooManyCalls) -> Self {
+        let TooManyCalls { limit, has_others } = full;
+        let why = match has_others {
+            true => "as many as it may while other clients call the server",
+            false => "as many as it may, so that other clients can call the server",
+        };
+        let words = format!(
+            "{limit} calls of this client wait for server {server} or run there, {why}. This call did not run. Wait until one of \
+             them has ended, or cancel one, and call again."
+        );
+        Self::new(words, Some(server), Outcome::NotSent)
+    }
+
+    pub(crate) fn into_error(self) -> RpcError {
+        said_with(&self.words, &self.facts)
+    }
+
+    /// The same as the result of a tool.
+    pub(crate) fn into_tool_result(self) -> RawJson {
+        let facts = self.facts.clone();
+        as_tool_result(&self.into_error(), &facts)
+    }
 }
 
 /// The answer to a list or an `initialize` while its server is not up.
@@ -201,8 +249,8 @@ fn words(error: &CallError, advice: &Advice) -> String {
             format!("Server {server} has too much to do. {ran} Call it again {when}.")
         }
         CallErrorKind::BadAnswer(what) => format!(
-            "Server {server} answered with something that cannot be used ({what}). The call has run: check its effects \
-             before you call it again."
+            "Server {server} answered with something that cannot be used ({what}). {}",
+            ran(outcome)
         ),
         CallErrorKind::KeeperFailed => {
             format!("Server {server} is being restarted. The call did not run. Call it again in a moment.")

@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 pub use crate::catalog::servers::{ChangedServer, ListHashes, ServerLists};
 pub use crate::plain_text::PlainText;
 pub use crate::protocol::Introduction;
+pub use crate::wire::SentNote;
 
 use crate::catalog::{About, Catalog};
 use crate::config::ToolView;
@@ -51,6 +52,13 @@ pub fn introduced_as(fleet: FleetBuilder, introduction: Introduction) -> FleetBu
 #[must_use]
 pub fn hand_on_input_required(mut options: CallOptions) -> CallOptions {
     options.hand_on_input = true;
+    options
+}
+
+/// Notes there whether the call may have run, for a gateway that has to cut it: it drops the call and still answers its client.
+#[must_use]
+pub fn note_sent(mut options: CallOptions, note: &SentNote) -> CallOptions {
+    options.sent = Some(note.clone());
     options
 }
 
@@ -170,6 +178,9 @@ pub trait ServerExt {
 
     /// How long a call waits for the server's connection by default.
     fn wait_timeout(&self) -> Duration;
+
+    /// How many calls may wait for the server's connection; `None` while it is connected, and no call waits.
+    fn waiters(&self) -> Option<usize>;
 }
 
 impl ServerExt for Server {
@@ -277,6 +288,11 @@ impl ServerExt for Server {
 
     fn wait_timeout(&self) -> Duration {
         self.0.settings.load().wait_timeout()
+    }
+
+    fn waiters(&self) -> Option<usize> {
+        let is_connected = self.0.current.load().is_some();
+        (!is_connected).then(|| self.0.settings.load().waiters() as usize)
     }
 }
 

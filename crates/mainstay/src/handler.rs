@@ -39,6 +39,13 @@ pub trait ClientHandler: Send + Sync + 'static {
         None
     }
 
+    /// The client that a request or notification with these parameters names by itself, such as the owner of a task. Mainstay asks
+    /// the fleet's handler, before it looks at the calls that run. Runs on the connection's reader and must return at once.
+    fn named_client(&self, server: &str, params: Option<&RawJson>) -> NamedClient {
+        let _ = (server, params);
+        NamedClient::None
+    }
+
     /// Answers one request. By default it calls the typed method for its kind, and declines any other method.
     fn request(&self, request: ServerRequest) -> Answer<'_> {
         match request.method.as_str() {
@@ -76,6 +83,16 @@ pub trait ClientHandler: Send + Sync + 'static {
     fn notification(&self, notification: ServerNotification) {
         let _ = notification;
     }
+}
+
+/// The client that a server's request or notification names by itself.
+pub enum NamedClient {
+    /// It names none: the calls that run decide.
+    None,
+    /// It is for the client of this handler.
+    Here(Arc<dyn ClientHandler>),
+    /// It is for a client that is gone: no other may have it.
+    Gone,
 }
 
 /// What a client can answer.

@@ -14,22 +14,15 @@ pub(super) struct ShownAnswer {
     pub(super) is_error: bool,
     #[serde(rename = "_meta")]
     meta: Option<Value>,
-    /// Whether it is what the protocol calls the result of a tool: an object.
-    #[serde(skip)]
-    pub(super) is_result: bool,
 }
 
 impl ShownAnswer {
     /// Reads a result. One of an unknown shape is shown whole.
     pub(super) fn read(result: &RawJson) -> Self {
-        let answer = result.parse().unwrap_or_else(|_| Self {
+        result.parse().unwrap_or_else(|_| Self {
             structured_content: result.parse().ok(),
             ..Self::default()
-        });
-        Self {
-            is_result: result.as_str().starts_with('{'),
-            ..answer
-        }
+        })
     }
 
     /// What became of a call that failed at the daemon or at another gateway of Mainstay, before its server could answer.

@@ -70,14 +70,12 @@ fn after_call(failure: CommandFailure) -> CommandFailure {
 
 fn report(asking: &Asking<'_>, reply: &Reply) -> Done {
     let answer = ShownAnswer::read(&reply.result);
-    let is_result = answer.is_result;
     if let Some(outcome) = answer.outcome() {
         return asking.failed_at_gateway(answer.text().trim_end(), outcome);
     }
-    let exit = if answer.is_error || !is_result {
-        Exit::Failed
-    } else {
-        Exit::Success
+    let exit = match answer.is_error {
+        true => Exit::Failed,
+        false => Exit::Success,
     };
     if asking.request.json {
         let document = json::AnswerDocument::answered(asking.asked(), reply, exit != Exit::Success);
@@ -91,11 +89,6 @@ fn report(asking: &Asking<'_>, reply: &Reply) -> Done {
     } else {
         let printed = asking.screen.print_payload(&answer.text());
         printed.map_err(after_call)?;
-        if !is_result {
-            asking
-                .screen
-                .error("the server answered, but not with the result of a tool, which is an object");
-        }
     }
     Ok(exit)
 }

@@ -68,6 +68,31 @@ async fn what_runs_over_http_is_finished_and_nothing_new_begins() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_finished_in_time_over_http_is_answered_with_its_outcome() {
+    let ledger = Ledger::temporary();
+    let sandbox = one(&FaultyServer::new().ledger(&ledger));
+    let serving = Serving::start(&sandbox, &["--drain", "100ms"]);
+    let (_session, mut running, _asked) = asking(&serving).await;
+    let call = json!({ "name": "sleep_ms", "arguments": { "ms": 600_000 } });
+    let call = modern("/mcp/one", 2, "tools/call", call).send(serving.address);
+    let held_back = tokio::spawn(call);
+    let began = || ledger.wait_for(|ledger| ledger.count("call") > 1, LONG);
+    assert!(tokio::task::block_in_place(began));
+    serving.signal(Signal::TERM);
+    let cut = |answer: &Value| answer["result"]["_meta"]["mainstay"]["outcome"].clone();
+    let mut last = running.message().await;
+    while last.get("method").is_some() {
+        last = running.message().await;
+    }
+    assert_eq!(cut(&last), "unknown", "{last}");
+    assert_eq!(running.event().await, None);
+    let answer = held_back.await.unwrap().json().await;
+    assert_eq!(cut(&answer), "unknown", "{answer}");
+    serving.ended().exits(143);
+    sandbox.assert_nothing_is_left();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_signal_ends_what_runs_over_http_at_once() {
     let sandbox = one(&FaultyServer::new().on(Step::Eof, Fault::Hang).ignores_term());
     let serving = Serving::start(&sandbox, &["--stop-within", "1m"]);
@@ -134,6 +159,22 @@ fn what_is_nearly_done_on_stdio_is_answered() {
         assert!(ledger.wait_for(|ledger| ledger.count("call") > before, LONG));
         kill_process(Pid::from_child(&host.child), Signal::TERM).unwrap();
         assert_eq!(text(&host.answer(call)), "late");
+        finish(host.child).exits(143);
+        sandbox.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn what_is_not_finished_in_time_on_stdio_is_answered_with_its_outcome() {
+    let ledger = Ledger::temporary();
+    for (sandbox, arguments, prefix) in hosts(&FaultyServer::new().ledger(&ledger)) {
+        let mut host = start(&sandbox, &arguments);
+        let before = ledger.count("call");
+        let call = host.begin_call(&format!("{prefix}sleep_ms"), &json!({ "ms": 600_000 }));
+        assert!(ledger.wait_for(|ledger| ledger.count("call") > before, LONG));
+        kill_process(Pid::from_child(&host.child), Signal::TERM).unwrap();
+        let cut = host.answer(call);
+        assert_eq!(cut["result"]["_meta"]["mainstay"]["outcome"], "unknown", "{cut}");
         finish(host.child).exits(143);
         sandbox.assert_nothing_is_left();
     }

@@ -74,15 +74,16 @@ fn only_a_call_is_said_not_to_have_run() {
 }
 
 #[test]
-fn a_result_that_is_no_object_is_shown_and_is_a_failure() {
+fn a_result_that_is_no_object_is_a_failure_of_a_call_that_may_have_run() {
     let server = FaultyServer::new().on(Step::Call, Fault::Answer(AnswerFault::ResultIsNumber));
     let sandbox = Sandbox::with(&json!({ "odd": server.config() }));
-    let ran = sandbox.run(&["call", "odd", "echo"]);
-    ran.exits(1)
-        .says("the server answered, but not with the result of a tool");
-    assert!(ran.stdout.trim().parse::<f64>().is_ok(), "{}", ran.stdout);
-    let ran = sandbox.run(&["call", "odd", "echo", "--json"]);
-    assert_eq!(ran.exits(1).json()["is_error"], true);
+    sandbox
+        .run(&["call", "odd", "echo"])
+        .exits(4)
+        .says("cannot be used: its result is not an object")
+        .says("the call may have run");
+    let document = sandbox.run(&["call", "odd", "echo", "--json"]).exits(4).json();
+    assert_eq!(document["error"]["outcome"], "unknown");
 }
 
 #[test]

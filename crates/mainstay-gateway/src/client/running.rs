@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use mainstay::Server;
+use mainstay::gateway::SentNote;
 use mainstay::gateway::message::{Params, RawJson, RpcError};
+use mainstay::{Outcome, Server};
 use tokio::sync::Notify;
 
 use crate::lock::lock;
@@ -33,6 +34,8 @@ struct RunningEntry {
     /// Where the request went, once it was routed.
     route: OnceLock<RequestRoute>,
     marks: RequestMarks,
+    /// Whether its call may have run, once there is one.
+    sent: OnceLock<SentNote>,
 }
 
 /// Where a request went.
@@ -73,6 +76,7 @@ impl RunningRequests {
             began: Instant::now(),
             route: OnceLock::new(),
             marks: RequestMarks::default(),
+            sent: OnceLock::new(),
         });
         running.push((id.clone(), entry.clone()));
         drop(running);
@@ -96,6 +100,13 @@ impl RunningRequests {
         lock(&self.0)
             .iter()
             .for_each(|(_, entry)| entry.cancel.notify_one());
+    }
+
+    /// Whether one of them went to this server.
+    pub(crate) fn is_at(&self, server: &str) -> bool {
+        let table = lock(&self.0);
+        let mut routes = table.iter().filter_map(|(_, entry)| entry.route.get());
+        routes.any(|route| route.server.name() == server)
     }
 
     /// The requests that run, the oldest first.
@@ -158,6 +169,23 @@ impl RunningRequest {
     /// What is noted of it for metrics and the log.
     pub(crate) fn marks(&self) -> &RequestMarks {
         &self.entry.marks
+    }
+
+    /// Its call begins, or goes on: this note says whether that call may have run.
+    pub(crate) fn calls(&self, note: &SentNote) {
+        // A request has one call.
+        let _ = self.entry.sent.set(note.clone());
+    }
+
+    /// Whether its call may have run, once the call was dropped.
+    pub(crate) fn outcome(&self) -> Outcome {
+        let sent = self.entry.sent.get();
+        sent.map_or(Outcome::NotSent, SentNote::outcome)
+    }
+
+    /// The server that it went to.
+    pub(crate) fn server(&self) -> Option<&str> {
+        self.entry.route.get().map(|route| route.server.name())
     }
 
     /// How long it runs already.

@@ -7,6 +7,7 @@ use mainstay::gateway::message::{Params, RawJson};
 use super::outgoing::RequestAnswer;
 use crate::answer_kind::AnswerKind;
 use crate::client::{Client, Outbox, RunningRequest};
+use crate::failure::OwnFailure;
 use crate::protocol::ClientMeta;
 use crate::router::{RoutedRequest, Router};
 
@@ -32,7 +33,8 @@ impl ClientRequest {
         }
     }
 
-    /// Lets the router answer it. What comes before the answer goes to `outbox`. `None` if the client has cancelled it.
+    /// Lets the router answer it. What comes before the answer goes to `outbox`. `None` if the client has cancelled it. When `cut`
+    /// returns, the request is cancelled at its server, and the answer says whether it may have run.
     ///
     /// Cancel safety: dropping the future cancels the request at its server.
     pub(super) async fn answer(
@@ -41,6 +43,7 @@ impl ClientRequest {
         client: &Arc<Client>,
         outbox: &Arc<dyn Outbox>,
         run: &RunningRequest,
+        cut: impl Future<Output = ()>,
     ) -> Option<RequestAnswer> {
         let Self {
             id,
@@ -56,12 +59,15 @@ impl ClientRequest {
             params,
             meta,
         };
-        let result = router.answer(request).await?;
-        Some(RequestAnswer {
-            id,
-            result,
-            kind: AnswerKind::of(&method, client.era),
-        })
+        let kind = AnswerKind::of(&method, client.era);
+        let answered = tokio::select! {
+            biased;
+            answered = router.answer(request) => Some(answered?),
+            () = cut => None,
+        };
+        // The outcome of a cut call is known once its future is dropped, which it is here.
+        let result = answered.unwrap_or_else(|| kind.failed(OwnFailure::cut(run.server(), run.outcome())));
+        Some(RequestAnswer { id, result, kind })
     }
 }
 

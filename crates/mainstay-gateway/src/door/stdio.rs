@@ -16,8 +16,9 @@ use mainstay::gateway::message::{Message, RawJson, RpcError};
 use mainstay::transport::Limits;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{self, Permit};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::batch::{self, PendingLine};
 use super::http::log_refused_line;
@@ -48,13 +49,15 @@ impl Gateway {
         R: AsyncRead + Send + Unpin,
         W: AsyncWrite + Send + Unpin + 'static,
     {
+        let grace = || LAST_ANSWERS_GRACE;
         let _ended = self
-            .serve_stream(scope, input, output, || LAST_ANSWERS_GRACE)
+            .serve_client(scope, input, output, grace, Unfinished::Cut)
             .await;
     }
 
     /// Serves one client as [`serve_stdio`](Self::serve_stdio) does. When the input has ended, `grace` says how long running requests
-    /// may take to finish.
+    /// may take to finish. Those that take longer are dropped without an answer: the other end, which knows whether another gateway can
+    /// take them over, answers its client.
     ///
     /// Cancel safety: dropping the future cancels all requests of the client.
     pub async fn serve_stream<R, W>(
@@ -63,6 +66,22 @@ impl Gateway {
         input: R,
         output: W,
         grace: impl FnOnce() -> Duration,
+    ) -> StreamEnd<W>
+    where
+        R: AsyncRead + Send + Unpin,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let dropped = Unfinished::Dropped;
+        self.serve_client(scope, input, output, grace, dropped).await
+    }
+
+    async fn serve_client<R, W>(
+        &self,
+        scope: Scope,
+        input: R,
+        output: W,
+        grace: impl FnOnce() -> Duration,
+        unfinished: Unfinished,
     ) -> StreamEnd<W>
     where
         R: AsyncRead + Send + Unpin,
@@ -81,23 +100,41 @@ impl Gateway {
             outbox,
             queue,
             account,
+            cut: watch::Sender::new(false),
         };
         let mut answering = JoinSet::new();
         // Requests for `subscriptions/listen` end with the session only.
         let mut listening = JoinSet::new();
         session.take_all(input, &mut answering, &mut listening).await;
         listening.abort_all();
-        let last = async { while answering.join_next().await.is_some() {} };
-        let is_answered = timeout(grace(), last).await.is_ok();
+        let is_answered = timeout(grace(), all_ended(&mut answering)).await.is_ok();
+        let last_answers = Instant::now() + LAST_ANSWERS_GRACE;
+        if !is_answered && unfinished == Unfinished::Cut {
+            session.cut.send_replace(true);
+            let _ = timeout_at(last_answers, all_ended(&mut answering)).await;
+        }
         drop((answering, session));
         // That closed the queue, and the writer ends when the queue is empty.
-        let written = timeout(LAST_ANSWERS_GRACE, writing.join_next()).await;
+        let written = timeout_at(last_answers, writing.join_next()).await;
         let output = written.ok().flatten().and_then(Result::ok).flatten();
         StreamEnd {
             is_all_answered: is_answered && output.is_some(),
             output,
         }
     }
+}
+
+/// What becomes of requests that have not finished in time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unfinished {
+    /// Each is answered: it was cut, and may or may not have run.
+    Cut,
+    /// They get no answer.
+    Dropped,
+}
+
+async fn all_ended(tasks: &mut JoinSet<()>) {
+    while tasks.join_next().await.is_some() {}
 }
 
 /// How the service of a client on a stream ended.
@@ -117,6 +154,8 @@ struct StdioSession {
     queue: mpsc::Sender<QueuedMessage>,
     /// The client's budget of bytes.
     account: Account,
+    /// Whether running requests are cut.
+    cut: watch::Sender<bool>,
 }
 
 impl StdioSession {
@@ -264,12 +303,19 @@ impl StdioSession {
             Era::Modern => self.client.with_request(&request.meta),
         };
         let run = client.running.begin(request.id.clone());
+        let mut cut = self.cut.subscribe();
+        let is_cut = async move {
+            if cut.wait_for(|is_cut| *is_cut).await.is_err() {
+                // The session has ended, and with it this request.
+                std::future::pending::<()>().await;
+            }
+        };
         async move {
             let checked = run
                 .map_err(RpcError::from)
                 .and_then(|run| request.meta.check().map(|()| run));
             match checked {
-                Ok(run) => request.answer(&router, &client, &outbox, &run).await,
+                Ok(run) => request.answer(&router, &client, &outbox, &run, is_cut).await,
                 Err(error) => Some(RequestAnswer {
                     id: request.id,
                     result: Err(error),

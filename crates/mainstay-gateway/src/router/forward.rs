@@ -8,19 +8,20 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use mainstay::gateway::message::{self, Object, RawJson, RpcError};
-use mainstay::gateway::{ServerExt, hand_on_input_required};
+use mainstay::gateway::{SentNote, ServerExt, hand_on_input_required, note_sent};
 use mainstay::handler::{Answer, ClientCapabilities, ServerNotification, ServerRequest};
 use mainstay::{CallError, CallErrorKind, CallOptions, ClientHandler, Era, Reply, Server};
 use tokio::sync::{mpsc, oneshot};
 
 use super::parked::{NoParkedCall, PendingReply};
+use super::places::CallPlace;
 use super::resolve::{ForwardedRequest, Upstream};
 use super::tasks::TaskReply;
 use super::{Level, RoutedRequest, Router};
 use crate::answer_kind::AnswerKind;
 use crate::budget::Spent;
 use crate::client::{Client, RunningRequest};
-use crate::failure::{self, Advice};
+use crate::failure::{self, Advice, OwnFailure};
 use crate::protocol::{
     MODERN_VERSIONS, RESOURCE_NOT_FOUND, completed, declined, invalid_params, missing_capability, text,
     without_client,
@@ -37,6 +38,8 @@ pub(super) struct ForwardedCall {
     pub(super) upstream: Upstream,
     pub(super) reply: PendingReply,
     task_reply: TaskReply,
+    /// Whether it may have run.
+    sent: SentNote,
     /// `None` where a legacy client did not ask for progress.
     progress: Option<mpsc::Receiver<RawJson>>,
     /// `None` for a legacy client, which answers by itself.
@@ -77,6 +80,26 @@ enum Retry {
     Unanswered(ForwardedCall, Question),
 }
 
+/// Why a call was not made.
+enum NotCalled {
+    /// The request is wrong, or its server cannot be used.
+    Refused(RpcError),
+    /// The gateway cannot make it now.
+    Failed(OwnFailure),
+}
+
+impl From<RpcError> for NotCalled {
+    fn from(error: RpcError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<OwnFailure> for NotCalled {
+    fn from(failure: OwnFailure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
 /// What happens first to a call that runs.
 enum CallEvent {
     Reply(Result<Reply, CallError>),
@@ -92,7 +115,13 @@ impl Router {
     pub(super) async fn forward(&self, mut request: RoutedRequest<'_>) -> Result<RawJson, RpcError> {
         let params = request.params.as_raw().cloned();
         let mut call = match self.retry(&request).await? {
-            Retry::No => self.call(&mut request).await?,
+            Retry::No => match self.call(&mut request).await {
+                Ok(call) => call,
+                Err(NotCalled::Refused(error)) => return Err(error),
+                Err(NotCalled::Failed(failure)) => {
+                    return AnswerKind::of(request.method, request.client.era).failed(failure);
+                }
+            },
             Retry::Answered(call) => call,
             Retry::Unanswered(call, question) => return self.park(call, question, &request, params).await,
         };
@@ -106,7 +135,7 @@ impl Router {
     }
 
     /// Begins the call at the server.
-    async fn call(&self, request: &mut RoutedRequest<'_>) -> Result<ForwardedCall, RpcError> {
+    async fn call(&self, request: &mut RoutedRequest<'_>) -> Result<ForwardedCall, NotCalled> {
         let has_state = state(request).is_some();
         let name = RunningRequest::name_in(request.method, &request.params);
         let forwarded = self.address(request)?;
@@ -125,8 +154,9 @@ impl Router {
         } = forwarded;
         if has_state && is_legacy(&upstream.server) {
             // It wrote no state. Without this check it would ignore the state, and run the call from its start.
-            return Err(expired());
+            return Err(expired().into());
         }
+        let place = self.place(&upstream, request.client)?;
         self.parked.shorten_waits_at(&upstream);
         let (params, options, questions) = match request.client.era {
             Era::Legacy => (forwarded.params, upstream.options(request.client), None),
@@ -146,16 +176,34 @@ impl Router {
         } else {
             (options, None)
         };
-        let options = request.run.marks().hand_on(options);
+        let sent = SentNote::default();
+        request.run.calls(&sent);
+        let options = note_sent(request.run.marks().hand_on(options), &sent);
         let (server, method) = (upstream.server.clone(), request.method.to_owned());
-        let reply = async move { server.forward(&method, params, options).await };
+        let reply = async move {
+            let reply = server.forward(&method, params, options).await;
+            drop(place);
+            reply
+        };
         Ok(ForwardedCall {
             upstream,
             reply: PendingReply::new(reply),
             task_reply,
+            sent,
             progress,
             questions,
         })
+    }
+
+    /// A place for a call of this client; `None` at a server that no other client uses.
+    fn place(&self, upstream: &Upstream, client: &Client) -> Result<Option<CallPlace>, OwnFailure> {
+        if upstream.is_own || self.subscribers.has_one_client {
+            return Ok(None);
+        }
+        let server = &upstream.server;
+        let place = self.places.take(server, client.principal);
+        let full = |full| OwnFailure::too_many_calls(server.name(), full);
+        place.map(Some).map_err(full)
     }
 
     /// Finds the parked call that this request is the retry for. From now on the call's notifications are this request's.
@@ -172,6 +220,7 @@ impl Router {
             questions.caller.store(request.client.clone());
             questions.is_resumed = true;
         }
+        request.run.calls(&call.sent);
         self.raise_level(&call.upstream, request).await;
         match answer_in(request).await {
             Some(answer) => {

@@ -12,6 +12,7 @@ mod lists;
 mod log_level;
 mod pages;
 mod parked;
+mod places;
 mod resolve;
 mod state;
 mod subscribers;
@@ -28,6 +29,7 @@ use tracing::Instrument;
 pub(crate) use listen::ended;
 pub(crate) use lists::StartWaits;
 pub(crate) use log_level::Level;
+pub(crate) use places::TooManyCalls;
 #[cfg(any(test, fuzzing))]
 pub(crate) use state::fuzz as fuzz_state;
 pub(crate) use subscribers::{
@@ -46,8 +48,8 @@ use crate::scope::Scope;
 use crate::sessions::{DoorKind, SessionNotes};
 use lists::Lists;
 use parked::ParkedCalls;
+use places::CallPlaces;
 use subscriptions::Subscriptions;
-use tasks::ClientTasks;
 
 /// The longest method, in bytes. A request that runs keeps copies of it, which no budget counts.
 const METHOD_LIMIT: usize = 1024;
@@ -61,8 +63,8 @@ pub(crate) struct Router {
     pub(crate) observer: RequestObserver,
     lists: Lists,
     parked: ParkedCalls,
+    places: Arc<CallPlaces>,
     subscriptions: Subscriptions,
-    tasks: ClientTasks,
     /// What the program knows to do about failures.
     pub(crate) advice: Advice,
 }
@@ -84,13 +86,13 @@ impl Router {
     pub(crate) fn new(fleet: Fleet, subscribers: Arc<Subscribers>, isolated: Arc<Isolated>) -> Self {
         Self {
             fleet,
-            tasks: ClientTasks::new(subscribers.has_one_client),
             subscribers,
             isolated,
             budget: Arc::default(),
             observer: RequestObserver::default(),
             lists: Lists::default(),
             parked: ParkedCalls::new(),
+            places: Arc::default(),
             subscriptions: Subscriptions::default(),
             advice: Advice::default(),
         }
@@ -130,7 +132,7 @@ impl Router {
         door: DoorKind,
     ) -> Arc<Client> {
         let notes = SessionNotes::new(door, self.observer.unread.clone());
-        let client = Client::of_session(scope, &self.isolated, &self.tasks, caller, notes);
+        let client = Client::of_session(scope, &self.isolated, &self.subscribers.tasks, caller, notes);
         client.set_subscriber(self.subscribers.add_session(&client));
         client
     }
@@ -142,7 +144,7 @@ impl Router {
         scope: Scope,
         meta: &ClientMeta,
     ) -> Arc<Client> {
-        let tasks = self.tasks.of(principal, scope.clone());
+        let tasks = self.subscribers.tasks.of(principal, scope.clone());
         let notes = SessionNotes::new(DoorKind::Http, self.observer.unread.clone());
         Client::of_request(principal, scope, tasks, meta, notes)
     }

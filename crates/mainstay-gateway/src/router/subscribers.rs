@@ -12,12 +12,12 @@ use bytes::Bytes;
 use mainstay::ClientHandler;
 use mainstay::catalog::Kind;
 use mainstay::gateway::message::{self, Object, RawJson, RpcError};
-use mainstay::handler::{Answer, ServerNotification, ServerRequest};
+use mainstay::handler::{Answer, NamedClient, ServerNotification, ServerRequest};
 
 use super::Level;
 use super::log_level::ServerLevels;
 use super::subscriptions::{Subscription, Topic};
-use super::tasks::OwnTasks;
+use super::tasks::{ClientTasks, OwnTasks};
 use crate::client::{Client, Outbox, URL_ELICITATION_COMPLETE};
 use crate::isolation::OwnServers;
 use crate::protocol::SUBSCRIPTION_KEY;
@@ -35,6 +35,8 @@ pub(crate) const RESOURCE_UPDATED: &str = "notifications/resources/updated";
 pub(crate) struct Subscribers {
     /// There is one client, so everything that a server sends outside of calls is for that client.
     pub(super) has_one_client: bool,
+    /// Whose tasks there are: what a server sends for one of them is for the client that began it.
+    pub(super) tasks: ClientTasks,
     table: Mutex<SubscriberTable>,
     pub(super) levels: ServerLevels,
     /// Notifications outside of calls that were for no client.
@@ -82,6 +84,7 @@ impl Subscribers {
     pub(crate) fn of_one_client() -> Self {
         Self {
             has_one_client: true,
+            tasks: ClientTasks::new(true),
             ..Self::default()
         }
     }
@@ -268,6 +271,18 @@ impl SubscriberEntry {
 }
 
 impl ClientHandler for Subscribers {
+    /// The client that began the task which the parameters name. Of its sessions, one that calls the server now knows best what it is
+    /// about.
+    fn named_client(&self, server: &str, params: Option<&RawJson>) -> NamedClient {
+        let Some(task) = self.tasks.related_to(server, params) else {
+            return NamedClient::None;
+        };
+        let sessions = self.sessions_of(server, usize::MAX).into_iter();
+        let owners = sessions.filter(|session| session.tasks.has(server, &task));
+        let owner = owners.max_by_key(|session| (session.running.is_at(server), session.number()));
+        owner.map_or(NamedClient::Gone, |owner| NamedClient::Here(owner))
+    }
+
     /// No call of a client caused the request, so no client may answer it. Only roots are also asked for outside of calls.
     fn request(&self, request: ServerRequest) -> Answer<'_> {
         if request.method == "roots/list" {
@@ -289,7 +304,7 @@ impl ClientHandler for Subscribers {
             _other if self.has_one_client => self.notify_only_client(notification),
             TASK_STATUS => {
                 if let Some(id) = task_id(params) {
-                    self.task_changed(server, &id, params);
+                    self.task_changed(server, &id, params, None);
                 }
             }
             URL_ELICITATION_COMPLETE => {

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use mainstay::StateKind;
 use mainstay_gateway::HttpDoor;
+use mainstay_testkit::{Fault, Rule, Script, Step};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
 
-use crate::support::{World, initialize, modern, text};
+use crate::support::{World, initialize, modern, request, text};
 use crate::wire::{Ask, LONG};
 
 #[tokio::test]
@@ -32,10 +34,7 @@ async fn what_runs_is_finished_listens_are_ended_and_nothing_new_begins() {
     let refused = [
         Ask::post("/mcp", &initialize(json!({}))),
         modern("/mcp", 3, "server/discover", json!({})),
-        session.sign(Ask::post(
-            "/mcp/one",
-            &crate::support::request(4, "ping", json!({})),
-        )),
+        session.sign(Ask::post("/mcp/one", &request(4, "ping", json!({})))),
         Ask::new("GET", "/sse"),
     ];
     for ask in refused {
@@ -67,11 +66,110 @@ async fn what_does_not_end_in_time_is_cut_and_cancelled() {
     let mut running = session.call_with_progress(1, "progress", arguments).await;
     running.message().await;
     world.stop();
-    while running.event().await.is_some() {}
+    let mut last = running.message().await;
+    while last.get("method").is_some() {
+        last = running.message().await;
+    }
+    let facts = &last["result"]["_meta"]["mainstay"];
+    assert_eq!(
+        (&last["id"], facts),
+        (&json!(1), &json!({ "outcome": "unknown", "server": "one" }))
+    );
+    assert!(text(&last).contains("shut down"), "{last}");
+    assert_eq!(running.event().await, None);
     assert_eq!(standing.event().await, None);
     let closed = timeout(LONG, world.serving).await.expect("closed in time");
     closed.unwrap().unwrap();
     world.server.side().wait_for("notifications/cancelled", 1).await;
+}
+
+/// Reading resources takes for ever.
+fn never_reads() -> Script {
+    let silent = Rule::new(Step::of("resources/read"), Fault::NoAnswer).method("resources/read");
+    Script {
+        rules: vec![silent],
+        ..Script::new()
+    }
+}
+
+#[tokio::test]
+async fn each_request_that_is_cut_is_answered_with_its_outcome_whichever_way_it_came() {
+    let door = HttpDoor::new().drain_within(Duration::from_millis(100));
+    let mut world = World::with(door, never_reads()).await;
+    let session = world.session("/mcp/one").await;
+    let mut stream = world.send(Ask::new("GET", "/sse/one")).await;
+    let endpoint = stream.event().await.unwrap().data;
+    let read = json!({ "uri": "mem://one" });
+    // All of them hold back the heads of their responses: the answer is one body.
+    let asks = [
+        session.sign(Ask::post("/mcp/one", &request(1, "resources/read", read.clone()))),
+        modern("/mcp/one", 1, "resources/read", read.clone()),
+        session.sign(Ask::post(
+            "/mcp/one",
+            &request(
+                2,
+                "tools/call",
+                json!({ "name": "sleep_ms", "arguments": { "ms": 600_000 } }),
+            ),
+        )),
+    ];
+    let asks = asks.map(|ask| tokio::spawn(ask.send(world.address)));
+    let posted = Ask::post(&endpoint, &request(1, "resources/read", read));
+    assert_eq!(world.send(posted).await.status, 202);
+    let side = world.server.side();
+    side.wait_for("resources/read", 3).await;
+    side.wait_for("tools/call", 1).await;
+    world.stop();
+    let mut answers = vec![stream.message().await];
+    assert_eq!(stream.event().await, None);
+    for ask in asks {
+        let reply = ask.await.unwrap();
+        assert_eq!(reply.status, 200);
+        answers.push(reply.json().await);
+    }
+    let call = answers.pop().unwrap();
+    assert_eq!(
+        call["result"]["_meta"]["mainstay"]["outcome"], "unknown",
+        "{call}"
+    );
+    for answer in answers {
+        assert_eq!(answer["id"], 1);
+        assert_eq!(answer["error"]["code"], -32000, "{answer}");
+        let facts = &answer["error"]["data"]["mainstay"];
+        assert_eq!(
+            *facts,
+            json!({ "outcome": "unknown", "server": "one" }),
+            "{answer}"
+        );
+    }
+    let closed = timeout(LONG, world.serving).await.expect("closed in time");
+    closed.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_request_that_is_cut_while_it_waits_for_its_server_was_not_sent() {
+    let mut world = World::open(HttpDoor::new().drain_within(Duration::from_millis(100))).await;
+    let session = world.session("/mcp/one").await;
+    world.server.set_down(true);
+    world.server.side().cut();
+    let server = world.gateway.fleet().server("one").unwrap();
+    let is_down = server.wait_until(LONG, |status| status.state != StateKind::Connected);
+    is_down.await.unwrap();
+    let read = request(1, "resources/read", json!({ "uri": "mem://one" }));
+    let ask = session.sign(Ask::post("/mcp/one", &read)).send(world.address);
+    let ask = tokio::spawn(ask);
+    while world
+        .gateway
+        .sessions()
+        .iter()
+        .all(|session| session.running.is_empty())
+    {
+        tokio::task::yield_now().await;
+    }
+    world.stop();
+    let answer = ask.await.unwrap().json().await;
+    let facts = &answer["error"]["data"]["mainstay"];
+    assert_eq!(facts["outcome"], "not_sent", "{answer}");
 }
 
 /// Closes the door, and says how long that took.

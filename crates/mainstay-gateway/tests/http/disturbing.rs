@@ -1,11 +1,13 @@
 //! Clients that do everything wrong, beside one that works: nothing of theirs reaches it, nor the server behind.
 
-use mainstay_gateway::HttpDoor;
+use mainstay::{Fleet, ServerConfig};
+use mainstay_gateway::{Gateway, HttpDoor};
+use mainstay_testkit::Script;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::support::{World, initialize, modern, request, text};
-use crate::wire::{Ask, Reply};
+use crate::support::{Memory, World, initialize, modern, request, text};
+use crate::wire::{Ask, LONG, Reply};
 
 /// How often each mistake is made.
 const TIMES: usize = 5;
@@ -133,23 +135,39 @@ async fn a_flood_of_one_client_does_not_slow_another() {
 
 #[tokio::test]
 async fn a_session_may_run_so_many_requests_and_one_more_is_refused() {
-    const BOUND: u64 = 512;
-    let world = World::open(HttpDoor::new()).await;
-    let (busy, other) = (world.session("/mcp/one").await, world.session("/mcp/one").await);
-    let side = world.server.side();
-    for n in 1..=BOUND {
+    const BOUND: usize = 512;
+    // One client has no room for so many calls at one server.
+    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+    let servers = NAMES.map(|_| Memory::new(Script::new()));
+    let configs = NAMES.iter().zip(&servers);
+    let configs = configs.map(|(name, server)| {
+        ServerConfig::custom(*name, *name, server.clone())
+            .build()
+            .unwrap()
+    });
+    let gateway = Gateway::start(Fleet::builder(), configs);
+    for name in NAMES {
+        let server = gateway.fleet().server(name).unwrap();
+        server.wait_connected(LONG).await.expect("connected");
+    }
+    let world = World::serving(HttpDoor::new(), gateway).await;
+    let (busy, other) = (world.session("/mcp").await, world.session("/mcp").await);
+    for n in 0..BOUND {
+        let (name, side) = (NAMES[n % 4], servers[n % 4].side());
+        let tool = format!("{name}__sleep_ms");
         // Its client goes away, and the call runs on.
         tokio::select! {
-            _ = busy.call(n, "sleep_ms", json!({ "ms": 600_000 })) => panic!("answered"),
-            () = async { side.wait_for("tools/call", usize::try_from(n).unwrap()).await } => {}
+            _ = busy.call(n as u64, &tool, json!({ "ms": 600_000 })) => panic!("answered"),
+            () = side.wait_for("tools/call", n / 4 + 1) => {}
         }
     }
-    let refused = busy.ask(BOUND + 1, "ping", json!({})).await;
+    let refused = busy.ask(BOUND as u64, "ping", json!({})).await;
     assert_eq!(refused.refusal().await, (429, -32000));
     assert_eq!(other.ask(1, "ping", json!({})).await.status, 200);
     assert_eq!(busy.end().await.status, 204, "it may always end");
-    side.wait_for("notifications/cancelled", usize::try_from(BOUND).unwrap())
-        .await;
+    for server in &servers {
+        server.side().wait_for("notifications/cancelled", BOUND / 4).await;
+    }
 }
 
 /// The session of a client with the good token.

@@ -423,3 +423,42 @@ async fn a_resumed_call_takes_the_stream_the_progress_token_and_the_log_level_of
         assert_eq!(reply.message().await["id"], 2);
     }
 }
+
+#[tokio::test]
+async fn the_status_of_a_task_reaches_every_session_of_its_client_though_one_of_them_calls() {
+    let mut script = working(Speaks::Legacy);
+    let silent = Rule::new(Step::of("resources/read"), Fault::NoAnswer).method("resources/read");
+    script.rules.push(silent);
+    let world = World::with(HttpDoor::new().token("alpha").token("beta"), script).await;
+    let [calling, waiting] = [(); 2].map(|()| Client::legacy(&world, "/mcp/one", Some("alpha")));
+    let (calling, waiting) = (calling.await, waiting.await);
+    let stranger = Client::legacy(&world, "/mcp/one", Some("beta")).await;
+    let listen = |client: &Client<'_>| {
+        let get = Ask::new("GET", "/mcp/one").header("accept", "text/event-stream");
+        world.send(client.signed(get))
+    };
+    let mut standing = listen(&waiting).await;
+    let mut foreign = listen(&stranger).await;
+    let task = calling.begin().await;
+    let read = request(8, "resources/read", json!({ "uri": "mem://one" }));
+    let read = calling.signed(Ask::post("/mcp/one", &read));
+    let side = world.server.side();
+    let status = async {
+        side.wait_for("resources/read", 1).await;
+        let params = json!({ "taskId": "t", "status": "completed" });
+        let status = json!({ "jsonrpc": "2.0", "method": "notifications/tasks/status", "params": params });
+        side.inject_message(&status).await;
+    };
+    let (mut running, ()) = tokio::join!(world.send(read), status);
+    for (stream, id) in [(&mut running, &task), (&mut standing, &task)] {
+        let received = stream.message().await;
+        assert_eq!(received["method"], "notifications/tasks/status");
+        assert_eq!(
+            (&received["params"]["taskId"], &received["params"]["status"]),
+            (&json!(id), &json!("completed"))
+        );
+    }
+    let ended = world.send(stranger.signed(Ask::new("DELETE", "/mcp/one"))).await;
+    assert_eq!(ended.status, 204);
+    assert_eq!(foreign.event().await, None, "it began no task");
+}

@@ -4,9 +4,12 @@ use mainstay::gateway::message::MAX_MEMBERS;
 use mainstay_gateway::HttpDoor;
 use mainstay_testkit::Script;
 use serde_json::{Value, json};
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::support::{World, initialize, modern, request, text};
-use crate::wire::Ask;
+use crate::wire::{Ask, LONG, Reply};
 
 #[tokio::test]
 async fn a_request_with_too_many_members_is_refused_in_both_eras_and_reaches_no_server() {
@@ -221,6 +224,58 @@ async fn a_body_whose_length_is_not_announced_is_bounded_too() {
         " ".repeat(200)
     );
     assert_eq!(world.send_text(&text).await.status, 413);
+}
+
+#[tokio::test]
+async fn a_client_that_sends_all_of_a_body_that_is_too_long_still_reads_why_it_was_refused() {
+    // Far more than the buffers of a connection hold.
+    const LENGTH: usize = 20 * 1024 * 1024;
+    let world = World::open(HttpDoor::new()).await;
+    let ask = || Ask::new("POST", "/mcp").header("content-type", "application/json");
+    let announced = ask().header("content-length", &LENGTH.to_string());
+    let in_pieces = ask().header("transfer-encoding", "chunked");
+    let body = " ".repeat(LENGTH);
+    for text in [
+        format!("{}{body}", announced.text(world.address)),
+        format!(
+            "{}{LENGTH:x}\r\n{body}\r\n0\r\n\r\n",
+            in_pieces.text(world.address)
+        ),
+    ] {
+        let mut stream = TcpStream::connect(world.address).await.unwrap();
+        stream
+            .write_all(text.as_bytes())
+            .await
+            .expect("all of it is read");
+        let reply = Reply::read(BufReader::new(stream)).await;
+        assert_eq!(reply.status, 413);
+        let (_, stream) = reply.body().await;
+        let next = modern("/mcp/one", 1, "tools/list", json!({})).send_on(stream, world.address);
+        assert_eq!(next.await.status, 200, "the connection is sound");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_sends_a_body_without_end_is_cut() {
+    let world = World::open(HttpDoor::new()).await;
+    let ask = Ask::new("POST", "/mcp")
+        .header("content-type", "application/json")
+        .header("content-length", &(1u64 << 40).to_string());
+    let mut stream = TcpStream::connect(world.address).await.unwrap();
+    stream
+        .write_all(ask.text(world.address).as_bytes())
+        .await
+        .unwrap();
+    let piece = vec![b' '; 1024 * 1024];
+    let mut pieces = 0;
+    let endless = async {
+        while stream.write_all(&piece).await.is_ok() {
+            pieces += 1;
+        }
+    };
+    timeout(LONG, endless).await.expect("the gateway stops reading");
+    // What it drops, and what the buffers of the system hold.
+    assert!(pieces < 128, "{pieces} MiB");
 }
 
 #[tokio::test]

@@ -121,18 +121,25 @@ async fn a_version_that_is_not_spoken_is_refused_with_those_that_are() {
 
 #[tokio::test]
 async fn a_flood_of_requests_is_refused_beyond_a_bound_and_its_client_can_still_cancel() {
-    const BOUND: u64 = 512;
-    let a = speaking(Speaks::Legacy);
-    let gateway = gateway(&[("a", &a)]).await;
+    const BOUND: usize = 512;
+    // One client has no room for so many calls at one server.
+    let servers = [(); 4].map(|()| speaking(Speaks::Legacy));
+    let [a, b, c, d] = &servers;
+    let gateway = gateway(&[("a", a), ("b", b), ("c", c), ("d", d)]).await;
     let side = a.side(1).await;
-    let (mut flooding, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let (mut flooding, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
     let (mut other, _) = Client::initialized(&gateway, one("a"), json!({})).await;
-    let call = || json!({ "name": "sleep_ms", "arguments": { "ms": 600_000 } });
-    let first = flooding.begin("tools/call", call()).await;
-    for _ in 1..BOUND {
-        flooding.begin("tools/call", call()).await;
+    let call = |n: usize| {
+        let server = ["a", "b", "c", "d"][n % 4];
+        json!({ "name": format!("{server}__sleep_ms"), "arguments": { "ms": 600_000 } })
+    };
+    let first = flooding.begin("tools/call", call(0)).await;
+    for n in 1..BOUND {
+        flooding.begin("tools/call", call(n)).await;
     }
-    side.wait_for("tools/call", 512).await;
+    for server in &servers {
+        server.side(1).await.wait_for("tools/call", BOUND / 4).await;
+    }
     let refused = flooding.ask("ping", json!({})).await;
     assert_eq!(refused["error"]["code"], -32000, "{refused}");
     let called = json!({ "name": "echo", "arguments": { "x": 1 } });
@@ -148,7 +155,13 @@ async fn a_flood_of_requests_is_refused_beyond_a_bound_and_its_client_can_still_
     side.wait_for("notifications/cancelled", 1).await;
     assert_eq!(flooding.ask("ping", json!({})).await["result"], json!({}));
     flooding.leave().await;
-    side.wait_for("notifications/cancelled", 512).await;
+    for server in &servers {
+        server
+            .side(1)
+            .await
+            .wait_for("notifications/cancelled", BOUND / 4)
+            .await;
+    }
     other.leave().await;
 }
 

@@ -136,11 +136,16 @@ impl Client {
         }
     }
 
-    /// Closes the input, and waits for the gateway to let go.
-    pub(crate) async fn leave(mut self) {
+    /// Closes the input, and still reads.
+    pub(crate) async fn close_input(&mut self) {
         if let Some(mut writer) = self.writer.take() {
             writer.shutdown().await.unwrap();
         }
+    }
+
+    /// Closes the input, and waits for the gateway to let go.
+    pub(crate) async fn leave(mut self) {
+        self.close_input().await;
         tokio::time::timeout(LONG, self.served)
             .await
             .expect("let go")

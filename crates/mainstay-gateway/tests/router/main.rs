@@ -17,6 +17,7 @@ mod lists;
 mod log_levels;
 mod outliving;
 mod parked_calls;
+mod places;
 mod questions;
 mod roots;
 mod server_notifications;

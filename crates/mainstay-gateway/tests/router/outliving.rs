@@ -164,3 +164,28 @@ async fn a_server_that_was_disabled_offers_nothing_any_more() {
     assert_eq!(tools["result"]["tools"], json!([]));
     client.leave().await;
 }
+
+/// The clock stands still unless every task waits.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_cut_after_the_end_of_input_is_answered_with_its_outcome() {
+    let a = speaking(Speaks::Legacy);
+    let gateway = gateway(&[("a", &a)]).await;
+    for (tool, answer) in [("sleep_ms", "unknown"), ("echo", "not_sent")] {
+        let (mut client, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+        if answer == "not_sent" {
+            a.set_down(true);
+            a.side(1).await.cut();
+            let server = gateway.fleet().server("a").unwrap();
+            let is_down = server.wait_until(LONG, |status| status.state != mainstay::StateKind::Connected);
+            is_down.await.unwrap();
+        }
+        let call = json!({ "name": tool, "arguments": { "ms": 600_000 } });
+        let id = client.begin("tools/call", call).await;
+        client.close_input().await;
+        let began = Instant::now();
+        let cut = client.answer(id).await;
+        assert_eq!(cut["result"]["_meta"]["mainstay"]["outcome"], answer, "{cut}");
+        assert!(began.elapsed() <= Duration::from_secs(1), "{:?}", began.elapsed());
+        client.leave().await;
+    }
+}

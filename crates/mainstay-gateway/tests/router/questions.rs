@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use mainstay::{Era, Fleet};
 use mainstay_gateway::{Gateway, Scope};
-use mainstay_testkit::Speaks;
+use mainstay_testkit::{Fault, Rule, Script, Speaks, Step};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::client::{Client, LONG, modern};
-use crate::memory::connected;
+use crate::memory::{Memory, connected};
 use crate::{gateway, one, speaking};
 
 const ELICITS: &str = r#"{"name":"ask","arguments":{"kind":"elicitation"}}"#;
@@ -269,4 +269,43 @@ async fn retries_without_an_answer_leave_nothing_behind() {
     }
     assert!(tasks() < before + 10, "{} tasks, {before} before", tasks());
     client.leave().await;
+}
+
+#[tokio::test]
+async fn a_cancelled_call_keeps_no_question_from_others_once_the_server_has_answered_it() {
+    let silent = Rule::new(Step::Call, Fault::NoAnswer).named("echo");
+    let a = Memory::new(Script::new().rule(silent));
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let can = json!({ "elicitation": {} });
+    let (mut leaving, _) = Client::initialized(&gateway, one("a"), can.clone()).await;
+    let (mut asker, _) = Client::initialized(&gateway, one("a"), can).await;
+    let call = leaving
+        .begin("tools/call", json!({ "name": "echo", "arguments": {} }))
+        .await;
+    side.wait_for("tools/call", 1).await;
+    let received = side.received();
+    let at_server = received
+        .iter()
+        .rev()
+        .find(|message| message.method() == "tools/call");
+    let id = at_server.expect("the call").id().clone();
+    leaving
+        .notify("notifications/cancelled", json!({ "requestId": call }))
+        .await;
+    side.wait_for("notifications/cancelled", 1).await;
+    let done = asker.ask("tools/call", ask(None)).await;
+    assert!(
+        done.to_string().contains("declined"),
+        "it may be for the cancelled call: {done}"
+    );
+
+    side.inject_message(&json!({ "jsonrpc": "2.0", "id": id, "result": {} }))
+        .await;
+    let call = asker.begin("tools/call", ask(None)).await;
+    let asked = asker.received("elicitation/create").await;
+    let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "accept", "content": { "n": 7 } } });
+    asker.write(&answer.to_string()).await;
+    let done = asker.answer(call).await;
+    assert!(done["result"].to_string().contains(r#""n\":7"#), "{done}");
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mainstay_gateway::Scope;
+use mainstay_testkit::memory::MemoryServer;
 use mainstay_testkit::{Fault, Rule, Script, Speaks, Step};
 use serde_json::{Value, json};
 
@@ -11,6 +12,7 @@ use crate::memory::Memory;
 use crate::{gateway, one};
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 fn task(id: &str) -> Value {
     json!({ "taskId": id, "status": "working", "createdAt": "2026-01-01T00:00:00Z", "x-future": 1.0 })
@@ -22,7 +24,7 @@ fn answering(method: &str, result: Value) -> Rule {
 
 /// A server whose one task has this id.
 fn legacy(id: &str, capability: &Value) -> Arc<Memory> {
-    let related = json!({ "io.modelcontextprotocol/related-task": { "taskId": id } });
+    let related = json!({ RELATED: { "taskId": id } });
     Memory::new(Script {
         capabilities: Some(json!({ "tools": {}, "tasks": capability })),
         rules: vec![
@@ -63,7 +65,7 @@ async fn a_task_is_found_again_at_the_server_that_has_it() {
         for method in ["tasks/get", "tasks/cancel", "tasks/result"] {
             let done = client.ask(method, json!({ "taskId": id })).await["result"].clone();
             let received = match method {
-                "tasks/result" => &done["_meta"]["io.modelcontextprotocol/related-task"]["taskId"],
+                "tasks/result" => &done["_meta"][RELATED]["taskId"],
                 _get_or_cancel => &done["taskId"],
             };
             assert_eq!(received, id, "{method}");
@@ -246,4 +248,78 @@ async fn a_union_without_tasks_offers_none() {
         client.ask("tasks/list", json!({})).await["result"]["tasks"],
         json!([])
     );
+}
+
+/// A server whose tool `echo` begins the task `t`.
+fn asking_for_tasks() -> Arc<Memory> {
+    let begins = Fault::Result(json!({ "task": task("t") }));
+    Memory::new(Script {
+        capabilities: Some(json!({ "tools": {}, "logging": {}, "tasks": {} })),
+        rules: vec![Rule::new(Step::Call, begins).named("echo")],
+        ..Script::default()
+    })
+}
+
+/// The parameters of a message that belongs to the task `t`.
+fn for_task(mut params: Value) -> Value {
+    params["_meta"] = json!({ RELATED: { "taskId": "t" } });
+    params
+}
+
+/// Asks the client for something that belongs to the task, and returns the answer once there is one.
+async fn ask_for_task(side: &MemoryServer, id: &str) -> impl Future<Output = Value> + use<> {
+    let answers = side.count("");
+    let question = for_task(json!({ "message": "?", "requestedSchema": { "type": "object" } }));
+    let request = json!({ "jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": question });
+    side.inject_message(&request).await;
+    let side = side.clone();
+    async move {
+        side.wait_for("", answers + 1).await;
+        let received = side.received();
+        let answer = received.iter().rev().find(|message| message.method().is_empty());
+        answer.expect("an answer").outcome().clone()
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_sends_for_a_task_is_for_the_client_that_began_it_whichever_calls_run() {
+    let a = asking_for_tasks();
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let can = json!({ "elicitation": {} });
+    let (mut owner, _) = Client::initialized(&gateway, one("a"), can.clone()).await;
+    let begins = json!({ "name": "echo", "arguments": {}, "task": {} });
+    let begun = owner.ask("tools/call", begins).await["result"]["task"]["taskId"].clone();
+    let mut others = Vec::new();
+    for running in 1..=2 {
+        let (mut other, _) = Client::initialized(&gateway, one("a"), can.clone()).await;
+        let slow = json!({ "name": "sleep_ms", "arguments": { "ms": 600_000 } });
+        other.begin("tools/call", slow).await;
+        side.wait_for("tools/call", 1 + running).await;
+        others.push(other);
+
+        let answered = ask_for_task(&side, &format!("q{running}")).await;
+        let asked = owner.received("elicitation/create").await;
+        assert_eq!(asked["params"]["_meta"][RELATED]["taskId"], begun, "{asked}");
+        let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "decline" } });
+        owner.write(&answer.to_string()).await;
+        assert_eq!(answered.await["result"]["action"], "decline");
+
+        let log = for_task(json!({ "level": "info", "data": running }));
+        side.inject_message(&json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": log }))
+            .await;
+        let logged = owner.received("notifications/message").await;
+        assert_eq!(logged["params"]["data"], running, "{logged}");
+    }
+    owner.leave().await;
+    let refused = ask_for_task(&side, "q3").await.await;
+    let words = refused["error"]["message"].as_str().unwrap();
+    assert!(
+        words.contains("the client that began the task is gone"),
+        "{refused}"
+    );
+    for other in &mut others {
+        let next = other.begin("ping", json!({})).await;
+        assert_eq!(other.message().await["id"], next, "nothing of it reached another");
+    }
 }

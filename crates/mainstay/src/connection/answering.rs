@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 
 use super::callers::CallOrigin;
 use super::inbound::InboundHandler;
-use crate::handler::{ClientHandler, ServerRequest, decline};
+use crate::handler::{ClientHandler, NamedClient, ServerRequest, decline};
 use crate::lock::Lock;
 use crate::wire::{IdlePause, MessageOrigin, Peer, RawJson, RpcError};
 
@@ -34,7 +34,18 @@ impl InboundHandler {
             let error = RpcError::new(RpcError::INVALID_REQUEST, format!("{method} declined: {why}"));
             peer.respond(id, Err(error));
         };
-        let (handler, holds) = match self.callers.origin_of(cause) {
+        let named = self.fleet_handler().named_client(&self.server(), params.as_ref());
+        let origin = match named {
+            NamedClient::None => self.callers.origin_of(cause),
+            NamedClient::Here(handler) => {
+                let holds = self.callers.holds_of(&handler);
+                CallOrigin::Ones(handler, holds)
+            }
+            NamedClient::Gone => {
+                return refuse("the client that began the task is gone".to_owned());
+            }
+        };
+        let (handler, holds) = match origin {
             CallOrigin::Fleets(hold) => (self.fleet_handler().clone(), vec![hold]),
             CallOrigin::Ones(handler, holds) => (handler, holds),
             CallOrigin::Left(_) | CallOrigin::Gone => {

@@ -1,7 +1,8 @@
 //! The calls in flight on a connection, and which of them caused a server's request.
 //!
 //! Over HTTP the request comes on the stream of its call. Otherwise the protocol does not say which call it belongs to. Then
-//! it is attributed to a caller only if no other caller could have caused it. An abandoned call still counts for a while.
+//! it is attributed to a caller only if no other caller could have caused it. An abandoned call still counts for a while, or until
+//! the server answers it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -16,6 +17,11 @@ use crate::wire::{IdlePause, MessageOrigin};
 
 /// How long an abandoned call may still cause requests: the server may see the cancellation late, or not at all.
 const ABANDONED_CALL_GRACE: Duration = Duration::from_secs(30);
+
+/// Callers that are remembered after they left without an answer, and such calls of each of them. If there are more, each counts for
+/// all of its time.
+const LINGERING_LIMIT: usize = 8;
+const LINGERING_CALLS_LIMIT: usize = 64;
 
 /// The bit of the count of plain calls that says that the gate is closed.
 const CLOSED: usize = 1 << (usize::BITS - 1);
@@ -40,14 +46,18 @@ type CallHandler = Option<Arc<dyn ClientHandler>>;
 struct Own {
     is_closed: bool,
     present: Vec<(Arc<dyn ClientHandler>, Arc<IdlePause>)>,
-    /// The last two callers that left without an answer, the later one last. Two are enough to make a request ambiguous.
+    /// The last callers that left without an answer, the later one last.
     lingering: Vec<Lingering>,
+    /// Until when others that left before them may still cause requests.
+    crowded_until: Option<Instant>,
 }
 
 /// A caller that left without an answer, and until when its call may still cause requests.
 struct Lingering {
     /// Its own handler, if it had one.
     own: Option<Left>,
+    /// Its calls that the server has not answered since. `None` if they are not known: plain calls share their hold.
+    calls: Option<Vec<Arc<IdlePause>>>,
     until: Instant,
 }
 
@@ -133,6 +143,20 @@ impl InFlight {
         }
     }
 
+    /// The server has answered this call, which its caller gave up on: it causes nothing more.
+    pub(crate) fn late_answer(&self, call: &Arc<IdlePause>) {
+        let mut own = self.own.lock();
+        // Where the caller is about to leave, it leaves as one whose call was answered.
+        own.present.retain(|(_, hold)| !Arc::ptr_eq(hold, call));
+        own.lingering.retain_mut(|party| {
+            let Some(calls) = &mut party.calls else {
+                return true;
+            };
+            calls.retain(|hold| !Arc::ptr_eq(hold, call));
+            !calls.is_empty()
+        });
+    }
+
     /// Which call caused the request that the server sends now.
     pub(crate) fn origin_of(&self, cause: &MessageOrigin) -> CallOrigin {
         match cause {
@@ -157,6 +181,10 @@ impl InFlight {
         let mut own = self.own.lock();
         let now = Instant::now();
         own.lingering.retain(|party| now < party.until);
+        own.crowded_until = own.crowded_until.filter(|until| now < *until);
+        if own.crowded_until.is_some() {
+            return CallOrigin::Unknown;
+        }
         let plain = self.plain.load(Ordering::Relaxed) & !CLOSED > 0;
         let present = own.present.first().map(|(handler, _)| Arc::downgrade(handler));
         let left = || {
@@ -191,6 +219,16 @@ impl InFlight {
         }
     }
 
+    /// The idle pauses of the calls of this client.
+    pub(crate) fn holds_of(&self, handler: &Arc<dyn ClientHandler>) -> Vec<Arc<IdlePause>> {
+        let client = handler.client();
+        let own = self.own.lock();
+        let of_client = own.present.iter().filter(|(other, _)| {
+            Arc::ptr_eq(other, handler) || (client.is_some() && other.client() == client)
+        });
+        of_client.map(|(_, hold)| hold.clone()).collect()
+    }
+
     /// The client of the call with this hold, where it has one.
     pub(crate) fn client_of(&self, hold: &Arc<IdlePause>) -> Option<u64> {
         let own = self.own.lock();
@@ -209,7 +247,7 @@ impl Own {
         first.is_some() && clients.all(|client| client == first)
     }
 
-    fn linger(&mut self, party: &CallHandler) {
+    fn linger(&mut self, party: &CallHandler, call: &Arc<IdlePause>) {
         let own = party.as_ref().map(|handler| Left {
             handler: Arc::downgrade(handler),
             client: handler.client(),
@@ -219,12 +257,19 @@ impl Own {
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };
-        self.lingering.retain(|other| !same(other));
-        if self.lingering.len() > 1 {
-            self.lingering.remove(0);
+        let mut calls = party.as_ref().map(|_| Vec::new());
+        if let Some(at) = self.lingering.iter().position(same) {
+            calls = self.lingering.remove(at).calls;
+        }
+        if let Some(known) = &mut calls {
+            known.push(call.clone());
+        }
+        calls = calls.filter(|known| known.len() <= LINGERING_CALLS_LIMIT);
+        if self.lingering.len() >= LINGERING_LIMIT {
+            self.crowded_until = Some(self.lingering.remove(0).until);
         }
         let until = Instant::now() + ABANDONED_CALL_GRACE;
-        self.lingering.push(Lingering { own, until });
+        self.lingering.push(Lingering { own, calls, until });
     }
 }
 
@@ -247,9 +292,11 @@ impl Drop for CallGuard<'_> {
         }
         if self.own.is_some() || !self.settled {
             let mut own = self.callers.own.lock();
+            let before = own.present.len();
             own.present.retain(|(_, hold)| !Arc::ptr_eq(hold, &self.hold));
-            if !self.settled {
-                own.linger(&self.own);
+            let is_answered_late = self.own.is_some() && own.present.len() == before;
+            if !self.settled && !is_answered_late {
+                own.linger(&self.own, &self.hold);
             }
         }
         self.callers.left.notify_waiters();
@@ -371,6 +418,64 @@ mod tests {
             CallOrigin::Unknown
         ));
         other.settled();
+    }
+
+    #[test]
+    fn a_call_that_was_given_up_counts_until_the_server_answers_it() {
+        let callers = InFlight::default();
+        let (one, other) = (handler(), handler());
+        let abandoned: Vec<_> = (0..2)
+            .map(|_| {
+                let call = enter(&callers, Some(one.clone()));
+                let hold = call.hold();
+                drop(call);
+                hold
+            })
+            .collect();
+        let running = enter(&callers, Some(other.clone()));
+        for hold in &abandoned {
+            let origin = callers.origin_of(&MessageOrigin::Unknown);
+            assert!(
+                matches!(origin, CallOrigin::Unknown),
+                "one of them may still cause something"
+            );
+            callers.late_answer(hold);
+        }
+        let origin = callers.origin_of(&MessageOrigin::Unknown);
+        assert!(matches!(origin, CallOrigin::Ones(handler, _) if Arc::ptr_eq(&handler, &other)));
+        // The answer may come in the moment between the end of a call and its caller's leave.
+        let late = enter(&callers, Some(one));
+        callers.late_answer(&late.hold());
+        drop(late);
+        let origin = callers.origin_of(&MessageOrigin::Unknown);
+        assert!(matches!(origin, CallOrigin::Ones(handler, _) if Arc::ptr_eq(&handler, &other)));
+        running.settled();
+    }
+
+    #[test]
+    fn of_many_callers_that_left_none_is_forgotten_before_its_time() {
+        let callers = InFlight::default();
+        let forgotten = enter(&callers, Some(handler()));
+        let hold = forgotten.hold();
+        drop(forgotten);
+        let others: Vec<_> = (0..LINGERING_LIMIT)
+            .map(|_| {
+                let call = enter(&callers, Some(handler()));
+                let hold = call.hold();
+                drop(call);
+                hold
+            })
+            .collect();
+        others
+            .iter()
+            .chain([&hold])
+            .for_each(|hold| callers.late_answer(hold));
+        let _running = enter(&callers, Some(handler()));
+        let origin = callers.origin_of(&MessageOrigin::Unknown);
+        assert!(
+            matches!(origin, CallOrigin::Unknown),
+            "the first was too long ago to be known"
+        );
     }
 
     #[test]

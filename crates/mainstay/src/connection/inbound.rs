@@ -18,12 +18,12 @@ use super::callers::{CallOrigin, InFlight};
 use super::listening::Listens;
 use super::subscriptions::Interests;
 use super::tasks::Agreed;
-use crate::handler::{ClientHandler, ServerNotification};
+use crate::handler::{ClientHandler, NamedClient, ServerNotification};
 use crate::keeper::Report;
 use crate::lock::Lock;
 use crate::protocol::Introduction;
 use crate::server::Slot;
-use crate::wire::{Handler, MessageOrigin, PROGRESS, Peer, RawJson, RpcError};
+use crate::wire::{Handler, IdlePause, MessageOrigin, PROGRESS, Peer, RawJson, RpcError};
 
 /// How long a person may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10 * 60);
@@ -176,6 +176,10 @@ impl Handler for Arc<InboundHandler> {
         }
     }
 
+    fn late_answer(&self, call: &Arc<IdlePause>) {
+        self.callers.late_answer(call);
+    }
+
     fn missed(&self) {
         self.list_changed();
     }
@@ -208,8 +212,19 @@ impl InboundHandler {
         // Subscriptions belong to the fleet, whichever calls are in flight.
         let is_subscribed = matches!(method, "notifications/resources/updated" | "notifications/tasks");
         let fleets = || self.fleet_handler().clone();
-        let recipient = match self.callers.origin_of(cause) {
-            _ if is_subscribed => fleets(),
+        let named = || {
+            self.fleet_handler()
+                .named_client(&self.slot.name, params.as_ref())
+        };
+        let origin = match is_subscribed {
+            true => CallOrigin::Unknown,
+            false => match named() {
+                NamedClient::None => self.callers.origin_of(cause),
+                NamedClient::Here(handler) => CallOrigin::OneOf(handler),
+                NamedClient::Gone => CallOrigin::Gone,
+            },
+        };
+        let recipient = match origin {
             CallOrigin::Ones(handler, _) | CallOrigin::OneOf(handler) | CallOrigin::Left(handler) => handler,
             CallOrigin::Fleets(_) | CallOrigin::Gone | CallOrigin::Unknown => fleets(),
         };

@@ -27,7 +27,8 @@ use crate::protocol::{Dialect, Era, Greeting, RequestMeta};
 use crate::server::{CallOptions, PendingCall, PendingCallId};
 use crate::transport::{End, HttpFailure, SendFailure};
 use crate::wire::{
-    IdlePause, MetaEntries, Outcome, Params, Peer, PendingRequest, RawJson, RequestError, RequestOptions,
+    BadAnswer, IdlePause, MetaEntries, Outcome, Params, Peer, PendingRequest, RawJson, RequestError,
+    RequestOptions,
 };
 
 use call_record::CallRecord;
@@ -121,7 +122,19 @@ impl Connection {
             Outcome::Answered | Outcome::Refused | Outcome::NotSent => present.settled(),
             Outcome::Unknown => drop(present),
         }
-        answer
+        self.checked(answer)
+    }
+
+    /// The answer to a caller, if its result is an object, as MCP has it: otherwise a caller would pass on what its client cannot read.
+    /// Mainstay's own requests are read as leniently as they can be.
+    fn checked(&self, answer: Result<RawJson, RequestError>) -> Result<RawJson, RequestError> {
+        let is_bad = |result: &RawJson| !result.as_bytes().starts_with(b"{");
+        if !answer.as_ref().is_ok_and(is_bad) {
+            return answer;
+        }
+        let (server, generation) = (self.inbound.server(), self.generation.0);
+        tracing::debug!(%server, generation, "the result of a call is not an object");
+        Err(RequestError::BadAnswer(BadAnswer::ResultNotObject))
     }
 
     /// Makes one request on Mainstay's own behalf. It does not count as use of the server, which may be stopped for
@@ -175,6 +188,7 @@ impl Connection {
         options.idle = call.idle_timeout;
         options.hold = hold;
         options.meta = meta;
+        options.sent = call.sent.clone();
         match call.progress.clone() {
             None => options.progress_counts(),
             Some(listener) => {

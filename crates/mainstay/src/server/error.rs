@@ -84,7 +84,7 @@ pub enum CallErrorKind {
     },
     /// The server answered with an error.
     Rpc(Box<RpcError>),
-    /// The server answered with something that cannot be used. The call has run.
+    /// The server answered with something that cannot be used. The call has run, or may have: the outcome says which.
     BadAnswer(BadAnswer),
     /// The configuration does not show this tool.
     Hidden {
@@ -265,7 +265,10 @@ impl CallError {
         generation: Generation,
         failure: Option<Arc<Failure>>,
     ) -> Self {
-        let outcome = error.outcome();
+        let outcome = match &error {
+            RequestError::BadAnswer(what) => what.outcome(),
+            other => other.outcome(),
+        };
         let kind = match error {
             RequestError::Rpc(error) => CallErrorKind::Rpc(Box::new(error)),
             RequestError::BadAnswer(what) => CallErrorKind::BadAnswer(what),
@@ -375,7 +378,7 @@ impl std::fmt::Display for CallError {
             CallErrorKind::BadAnswer(what) => {
                 write!(
                     f,
-                    "the answer of server {server} cannot be used: {what}; the call has run"
+                    "the answer of server {server} cannot be used: {what}; the call {ran}"
                 )
             }
             CallErrorKind::Hidden { tool } => {

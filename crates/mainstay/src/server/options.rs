@@ -12,7 +12,7 @@ use crate::TraceContext;
 use crate::config::Replay;
 use crate::deadline;
 use crate::handler::ClientHandler;
-use crate::wire::RawJson;
+use crate::wire::{RawJson, SentNote};
 
 /// How one call is made. The defaults are the server's configuration.
 #[derive(Clone, Default)]
@@ -28,6 +28,8 @@ pub struct CallOptions {
     pub(crate) trace: Option<TraceContext>,
     /// Whether the caller itself answers a modern server's request for input.
     pub(crate) hand_on_input: bool,
+    /// Where a caller that drops the call finds its outcome.
+    pub(crate) sent: Option<SentNote>,
     /// The end of `total_timeout`, known once the call begins.
     pub(crate) deadline: Option<Instant>,
 }

@@ -58,7 +58,7 @@ fn every_error() -> Vec<CallError> {
     let answered = [
         CallErrorKind::Rpc(Box::new(RpcError::new(-32603, "broke half way"))),
         CallErrorKind::Rpc(Box::new(RpcError::new(-32602, "no such tool"))),
-        CallErrorKind::BadAnswer(BadAnswer::Malformed),
+        CallErrorKind::BadAnswer(BadAnswer::LongerThan { limit: 1 }),
     ];
     let any = [
         CallErrorKind::Cancelled,
@@ -145,6 +145,22 @@ fn an_answer_past_the_bound_is_an_answer_whichever_transport_met_it() {
         let error = CallError::of(error, "s".into(), Generation(1), None);
         assert!(matches!(error.kind, CallErrorKind::BadAnswer(_)), "{error:?}");
         assert_eq!((error.outcome(), error.may_have_run()), (Outcome::Answered, true));
+    }
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_says_nothing_of_the_call() {
+    for what in [
+        BadAnswer::Malformed,
+        BadAnswer::InvalidUtf8,
+        BadAnswer::ResultNotObject,
+    ] {
+        let error = CallError::of(RequestError::BadAnswer(what), "s".into(), Generation(1), None);
+        assert_eq!(
+            (error.outcome(), error.may_have_run()),
+            (Outcome::Unknown, true),
+            "{what:?}"
+        );
     }
 }
 

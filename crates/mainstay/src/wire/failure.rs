@@ -77,6 +77,19 @@ pub enum BadAnswer {
     /// It is not text.
     #[error("not valid UTF-8")]
     InvalidUtf8,
+    /// Its result is not an object, as every result of the protocol is.
+    #[error("its result is not an object")]
+    ResultNotObject,
+}
+
+impl BadAnswer {
+    /// What such an answer says of the call. One that is too long is an answer; any other may be that of a server which refused.
+    pub(crate) fn outcome(self) -> Outcome {
+        match self {
+            Self::TooLarge { .. } | Self::LongerThan { .. } => Outcome::Answered,
+            Self::Malformed | Self::InvalidUtf8 | Self::ResultNotObject => Outcome::Unknown,
+        }
+    }
 }
 
 impl RequestError {

@@ -23,6 +23,7 @@ mod receive;
 mod request;
 mod rpc_error;
 mod send_quota;
+mod sent_note;
 mod stats;
 mod unreadable;
 pub(crate) mod write;
@@ -34,6 +35,7 @@ pub use failure::{BadAnswer, Outcome, TimeoutKind};
 pub use object::{MAX_MEMBERS, Object, TooManyMembers};
 pub use raw::RawJson;
 pub use rpc_error::RpcError;
+pub use sent_note::SentNote;
 
 pub(crate) use object::with_meta;
 pub(crate) use options::{IdlePause, RequestOptions};

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::params::MetaEntries;
 use super::progress::ProgressSink;
+use super::sent_note::SentNote;
 use crate::deadline;
 use crate::lock::Lock;
 
@@ -29,6 +30,8 @@ pub(crate) struct RequestOptions {
     pub(crate) number: Option<Arc<AtomicU64>>,
     /// Whether it stands for as long as the connection does, and is answered at its end.
     pub(crate) is_standing: bool,
+    /// Where the caller looks for the outcome if it drops the request.
+    pub(crate) sent: Option<SentNote>,
 }
 
 /// What is wanted of a request's progress.
@@ -65,6 +68,7 @@ impl RequestOptions {
             cancellable: true,
             number: None,
             is_standing: false,
+            sent: None,
         }
     }
 

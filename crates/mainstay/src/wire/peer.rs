@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::failure::Outcome;
 use super::failure::{RequestError, TimeoutKind};
-use super::options::RequestOptions;
+use super::options::{IdlePause, RequestOptions};
 use super::params::Params;
 use super::pending::{MessageOrigin, Pending, PendingRequest, WaitingRequest};
 use super::progress::{self, PROGRESS};
@@ -33,6 +33,11 @@ pub(crate) trait Handler: Send + Sync + 'static {
 
     /// A notification, other than progress of a request of ours.
     fn notification(&self, method: &str, params: Option<RawJson>, cause: MessageOrigin);
+
+    /// The answer to a call came after its caller had given up on it. This is the hold of the call.
+    fn late_answer(&self, call: &Arc<IdlePause>) {
+        let _ = call;
+    }
 
     /// Notifications may have gone unheard.
     fn missed(&self) {}
@@ -120,7 +125,7 @@ impl Peer {
             .recorder
             .sent(MessageHead::Request { id, method, name }, &line);
         let frame = Frame::new(line, Purpose::Request { id }).tracked_by(delivery);
-        let in_flight = RequestInFlight::new(shared, id, options.cancellable);
+        let in_flight = RequestInFlight::new(shared, id, options.cancellable, options.sent);
         let timeouts = RequestTimeouts {
             idle: options.idle,
             total: options.total,

@@ -25,6 +25,9 @@ pub(super) type RequestResult = Result<RawJson, RequestError>;
 /// for its end, so the oldest are forgotten.
 const ANSWERED_LIMIT: usize = 64;
 
+/// Abandoned calls of one connection whose answers are still recognized. A server that is slow to answer more of them is rare.
+const ABANDONED_LIMIT: usize = 256;
+
 pub(super) struct Pending {
     /// The number of the next request.
     next: AtomicU64,
@@ -36,6 +39,8 @@ struct Table {
     waiting: HashMap<u64, WaitingRequest>,
     /// Who listens to the progress of requests that were answered.
     answered: VecDeque<(u64, ProgressListener)>,
+    /// Calls that their callers gave up on and that the remote peer has not answered since, the oldest first.
+    abandoned: VecDeque<(u64, Arc<IdlePause>)>,
     /// Notifications so far, cancellations included.
     notifications_sent: u64,
     /// How far the remote peer is known to have read: a remote peer reads in order, so the answer to a request shows that it has
@@ -102,8 +107,8 @@ pub(crate) enum MessageOrigin {
 /// What the table knows of the sender of an answer.
 pub(super) enum Claimed {
     Waiting(WaitingRequest),
-    /// It was asked, and no longer waits.
-    Late,
+    /// It was asked, and no longer waits. This is the hold of the call, if its caller gave up on it.
+    Late(Option<Arc<IdlePause>>),
     /// It was never asked.
     Unknown,
 }
@@ -141,6 +146,14 @@ impl Pending {
         self.table.lock().waiting.remove(&id)
     }
 
+    /// Takes out a request that its caller gives up on. An answer may still come.
+    pub(super) fn abandon(&self, id: u64) -> Option<WaitingRequest> {
+        let mut table = self.table.lock();
+        let waiting = table.waiting.remove(&id)?;
+        table.note_abandoned(id, &waiting);
+        Some(waiting)
+    }
+
     /// Takes out the request that an answer with this number is for.
     pub(super) fn claim(&self, id: u64) -> Claimed {
         let mut table = self.table.lock();
@@ -157,7 +170,7 @@ impl Pending {
                 }
                 Claimed::Waiting(waiting)
             }
-            None if (1..self.next.load(Relaxed)).contains(&id) => Claimed::Late,
+            None if (1..self.next.load(Relaxed)).contains(&id) => Claimed::Late(table.take_abandoned(id)),
             None => Claimed::Unknown,
         }
     }
@@ -256,11 +269,13 @@ impl Pending {
         calls.collect()
     }
 
-    /// Takes out a caller's request; those of Mainstay's own stay.
+    /// Takes out a caller's request that an operator cancels; those of Mainstay's own stay.
     pub(super) fn take_call(&self, id: u64) -> Option<WaitingRequest> {
         let mut table = self.table.lock();
         table.waiting.get(&id).filter(|waiting| waiting.is_call())?;
-        table.waiting.remove(&id)
+        let waiting = table.waiting.remove(&id)?;
+        table.note_abandoned(id, &waiting);
+        Some(waiting)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -276,6 +291,7 @@ impl Pending {
             }
             table.ended = Some(end.clone());
             table.answered.clear();
+            table.abandoned.clear();
             std::mem::take(&mut table.waiting)
         };
         for (_, waiting) in waiting {
@@ -294,6 +310,22 @@ impl Pending {
 }
 
 impl Table {
+    fn note_abandoned(&mut self, id: u64, waiting: &WaitingRequest) {
+        let Some(hold) = &waiting.hold else { return };
+        if self.abandoned.len() >= ABANDONED_LIMIT {
+            self.abandoned.pop_front();
+        }
+        self.abandoned.push_back((id, hold.clone()));
+    }
+
+    fn take_abandoned(&mut self, id: u64) -> Option<Arc<IdlePause>> {
+        let at = self
+            .abandoned
+            .iter()
+            .position(|(abandoned, _)| *abandoned == id)?;
+        self.abandoned.remove(at).map(|(_, hold)| hold)
+    }
+
     /// The requests that a message may be meant for that does not say whom it answers. The remote peer has accepted a standing
     /// request that it is known to have read, and knows its number.
     fn candidates(&self) -> impl Iterator<Item = u64> {

@@ -206,7 +206,14 @@ impl Receiver {
                     counters.late_answers.add_one();
                 }
             }
-            Claimed::Late => counters.late_answers.add_one(),
+            Claimed::Late(call) => {
+                counters.late_answers.add_one();
+                // A transport that failed to carry it says nothing of the server.
+                let is_answer = !matches!(answer, Err(RequestError::Send(_)));
+                if let Some(call) = call.filter(|_| is_answer) {
+                    self.handler.late_answer(&call);
+                }
+            }
             Claimed::Unknown => counters.unknown_answers.add_one(),
         }
     }

@@ -15,6 +15,7 @@ use super::failure::{RequestError, TimeoutKind};
 use super::options::IdlePause;
 use super::peer::PeerShared;
 use super::pending::RequestResult;
+use super::sent_note::SentNote;
 use crate::deadline;
 use crate::transport::{End, Sending};
 
@@ -23,17 +24,20 @@ pub(super) struct RequestInFlight<'a> {
     shared: &'a PeerShared,
     id: u64,
     cancellable: bool,
+    /// Where its outcome is noted.
+    sent: Option<SentNote>,
     /// Whether it has left the table.
     ended: bool,
 }
 
 impl<'a> RequestInFlight<'a> {
     /// A request that was just entered under this number.
-    pub(super) fn new(shared: &'a PeerShared, id: u64, cancellable: bool) -> Self {
+    pub(super) fn new(shared: &'a PeerShared, id: u64, cancellable: bool, sent: Option<SentNote>) -> Self {
         Self {
             shared,
             id,
             cancellable,
+            sent,
             ended: false,
         }
     }
@@ -82,21 +86,33 @@ impl<'a> RequestInFlight<'a> {
 
     fn settled(&mut self, answer: Result<RequestResult, oneshot::error::RecvError>) -> RequestResult {
         self.ended = true;
-        answer.unwrap_or_else(|_| {
+        let answer = answer.unwrap_or_else(|_| {
             Err(RequestError::Lost {
                 outcome: Outcome::Unknown,
                 end: End::Aborted,
             })
-        })
+        });
+        let outcome = answer
+            .as_ref()
+            .map_or_else(RequestError::outcome, |_| Outcome::Answered);
+        self.note(outcome);
+        answer
+    }
+
+    fn note(&self, outcome: Outcome) {
+        if let Some(sent) = &self.sent {
+            sent.note(outcome);
+        }
     }
 
     /// Takes the request back: says whether it was sent, or nothing when it has ended already.
     fn abandon(&mut self, reason: &str) -> Option<bool> {
-        let waiting = self.shared.pending.take(self.id)?;
+        let waiting = self.shared.pending.abandon(self.id)?;
         self.ended = true;
         let sent = self
             .shared
             .withdraw(self.id, &waiting, self.cancellable.then_some(reason));
+        self.note(if sent { Outcome::Unknown } else { Outcome::NotSent });
         Some(sent)
     }
 }

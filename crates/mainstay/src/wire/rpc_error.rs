@@ -13,7 +13,7 @@ const MAX_SHOWN_CHARS: usize = 4096;
 
 /// An error the remote peer answered with, or that is to be answered to it.
 ///
-/// One that was received keeps its whole object, fields unknown to JSON-RPC included, and is written back as it came.
+/// One that was received keeps its whole object, fields unknown to JSON-RPC included, and is written back as it came if it is valid.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RpcError {
     code: i64,
@@ -65,16 +65,25 @@ impl RpcError {
         &self.raw
     }
 
-    /// Reads an `error` as leniently as it can be: a server's words are worth more than its form.
+    /// Reads an `error` as leniently as it can be: a server's words are worth more than its form. One without a whole number as `code`
+    /// and a text as `message`, which clients could not read, becomes the `data` of one that has both.
     pub(super) fn read(raw: RawJson) -> Self {
         let [code, message, data] = Object::find(&raw, ["code", "message", "data"]).unwrap_or_default();
+        let is_whole = |code: &RawJson| code.parse::<f64>().is_ok_and(|code| code.fract() == 0.0);
+        let has_code = code.as_ref().is_some_and(is_whole);
         let code = code.and_then(|code| code.parse().ok());
-        let message = message.and_then(|message| message.parse().ok());
-        Self {
-            code: code.unwrap_or(Self::INTERNAL_ERROR),
-            message: message.unwrap_or_else(|| raw.to_string()),
-            data,
-            raw,
+        let code = code.unwrap_or(Self::INTERNAL_ERROR);
+        match message.and_then(|message| message.parse().ok()) {
+            Some(message) if has_code => Self {
+                code,
+                message,
+                data,
+                raw,
+            },
+            message => {
+                let words = message.or_else(|| raw.parse().ok());
+                Self::build(code, words.unwrap_or_else(|| raw.to_string()), Some(raw))
+            }
         }
     }
 
@@ -145,7 +154,7 @@ mod tests {
     #[test]
     fn an_error_of_odd_shape_still_says_what_the_server_said() {
         for (text, message) in [
-            (r#""boom""#, r#""boom""#),
+            (r#""boom""#, "boom"),
             (r#"{"code":"E_FAIL","message":"boom"}"#, "boom"),
             (r#"{"reason":"boom"}"#, r#"{"reason":"boom"}"#),
         ] {

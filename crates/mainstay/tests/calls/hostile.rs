@@ -6,7 +6,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mainstay::server::BadAnswer;
-use mainstay::{CallError, CallErrorKind, CallOptions, Fleet, Server, ServerConfig, StateKind};
+use mainstay::{
+    CallError, CallErrorKind, CallOptions, Fleet, Outcome, RpcError, Server, ServerConfig, StateKind,
+};
 use mainstay_testkit::{
     AnswerFault, Fault, FaultyServer, Flood, Garbage, Ledger, Occurrence, Rule, Script, Speaks, Step,
 };
@@ -125,14 +127,113 @@ async fn an_answer_given_twice_or_in_a_batch_is_taken_once() {
     }
 }
 
+/// A server that never answers `echo` by itself.
+fn silent() -> Arc<Memory> {
+    Memory::new(Script::new().rule(on_echo(Fault::NoAnswer)))
+}
+
+/// Calls `echo`, which is answered with this member of a response.
+async fn answered_with(server: &Server, memory: &Memory, member: &str) -> Result<mainstay::Reply, CallError> {
+    let side = memory.side(1).await;
+    let calls = side.count("tools/call");
+    let answering = async {
+        side.wait_for("tools/call", calls + 1).await;
+        let received = side.received();
+        let call = received
+            .iter()
+            .rev()
+            .find(|message| message.method() == "tools/call");
+        let id = call.expect("the call").id().clone();
+        side.inject(&format!(r#"{{"jsonrpc":"2.0","id":{id},{member}}}"#))
+            .await;
+    };
+    tokio::join!(call(server, "echo"), answering).0
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_result_of_another_shape_is_handed_on_as_it_is() {
-    let rule = on_echo(Fault::Answer(AnswerFault::ResultIsNumber));
-    let memory = Memory::new(Script::new().rule(rule));
+async fn a_result_that_is_no_object_fails_its_call_which_may_have_run() {
+    let memory = silent();
     let (_fleet, server) = fleet_of(memory.config("s"));
-    let reply = call(&server, "echo").await.expect("an answer");
-    assert_eq!(reply.result.as_str(), "7");
-    assert!(reply.tool_result().is_err(), "its typed view says so");
+    let before = connected(&server).await;
+    for member in [r#""result":null"#, r#""result":7"#, r#""result":[{}]"#] {
+        let began = tokio::time::Instant::now();
+        let error = answered_with(&server, &memory, member).await.expect_err(member);
+        assert!(
+            matches!(error.kind, CallErrorKind::BadAnswer(BadAnswer::ResultNotObject)),
+            "{member}: {error:?}"
+        );
+        assert_eq!(error.outcome(), Outcome::Unknown, "{member}");
+        assert!(error.to_string().contains("may have run"), "{error}");
+        assert_eq!(began.elapsed(), Duration::ZERO, "{member}");
+    }
+    assert_eq!(
+        server.status().generation,
+        before.generation,
+        "the connection is sound"
+    );
+}
+
+/// A client could not read the error as it came. The words of the server must not be lost.
+#[tokio::test(start_paused = true)]
+async fn an_error_of_another_form_is_handed_on_as_a_valid_one_with_the_servers_words() {
+    let memory = silent();
+    let (_fleet, server) = fleet_of(memory.config("s"));
+    connected(&server).await;
+    for (sent, code, message) in [
+        (r#""boom""#, RpcError::INTERNAL_ERROR, "boom"),
+        (r#"["boom"]"#, RpcError::INTERNAL_ERROR, r#"["boom"]"#),
+        (r#"{"message":"boom"}"#, RpcError::INTERNAL_ERROR, "boom"),
+        (r#"{"code":-1}"#, -1, r#"{"code":-1}"#),
+        (
+            r#"{"code":"E_FAIL","message":"boom"}"#,
+            RpcError::INTERNAL_ERROR,
+            "boom",
+        ),
+        (
+            r#"{"code":1.5,"message":"boom"}"#,
+            RpcError::INTERNAL_ERROR,
+            "boom",
+        ),
+    ] {
+        let failed = answered_with(&server, &memory, &format!(r#""error":{sent}"#)).await;
+        let error = failed.expect_err(sent);
+        assert_eq!(error.outcome(), Outcome::Answered, "{sent}");
+        let CallErrorKind::Rpc(error) = error.kind else {
+            panic!("{sent}: {error:?}");
+        };
+        assert_eq!((error.code(), error.message()), (code, message), "{sent}");
+        let whole: serde_json::Value = error.raw().parse().unwrap();
+        let original: serde_json::Value = serde_json::from_str(sent).unwrap();
+        let expected = json!({ "code": code, "message": message, "data": original });
+        assert_eq!(whole, expected, "{sent}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_only_sloppy_is_handed_on_as_it_is() {
+    let memory = silent();
+    let (_fleet, server) = fleet_of(memory.config("s"));
+    connected(&server).await;
+    for result in ["{}", r#"{"content":"odd","x-more":[1]}"#] {
+        for member in [
+            format!(r#""result":{result}"#),
+            format!(r#""result": {result},"error":null,"extra":{{}}"#),
+        ] {
+            let reply = answered_with(&server, &memory, &member).await.expect(&member);
+            assert_eq!(reply.result.as_str(), result);
+        }
+    }
+    for error in [
+        r#"{"code":-32000,"message":"m","x-more":{"a":1}}"#,
+        r#"{"code":-1.0,"message":"","data":null}"#,
+    ] {
+        let failed = answered_with(&server, &memory, &format!(r#""error":{error}"#)).await;
+        let kind = failed.expect_err("an error").kind;
+        assert!(
+            matches!(&kind, CallErrorKind::Rpc(known) if known.raw().as_str() == error),
+            "{kind:?}"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]

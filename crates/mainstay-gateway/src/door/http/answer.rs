@@ -82,7 +82,8 @@ pub(super) fn one_body(
 pub(super) type PendingAnswer = Pin<Box<dyn Future<Output = Option<HttpAnswer>> + Send>>;
 
 impl HttpService {
-    /// Answers a request of either era; `None` if the client has cancelled it. What comes before the answer goes to `stream`. The
+    /// Answers a request of either era; `None` if the client has cancelled it. A request that still runs when connections end is cut,
+    /// and answered so. What comes before the answer goes to `stream`. The
     /// session, if there is one, is in use until the answer is there.
     pub(super) fn answer(
         self: &Arc<Self>,
@@ -99,7 +100,7 @@ impl HttpService {
             let is_endless = client.era == Era::Modern && request.method == "subscriptions/listen";
             let answer = tokio::select! {
                 biased;
-                answer = request.answer(&service.router, &client, &outbox, &run) => answer,
+                answer = request.answer(&service.router, &client, &outbox, &run, service.closing()) => answer,
                 () = service.draining(), if is_endless => Some(RequestAnswer {
                     result: Ok(ended(&id)),
                     id,

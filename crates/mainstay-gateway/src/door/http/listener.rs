@@ -163,14 +163,14 @@ impl Connections {
         });
     }
 
-    /// Ends all sessions and connections.
+    /// Cuts what still runs, and ends all sessions and connections.
     async fn end(mut self) {
         self.service.close();
-        self.service.sessions.end_all();
         let last_answers = async {
-            while self.tasks.join_next().await.is_some() {}
-            // Requests of sessions were cancelled, and need a moment to end.
+            // Each request is answered before its session ends, which would cancel it.
             self.service.idle().await;
+            self.service.sessions.end_all();
+            while self.tasks.join_next().await.is_some() {}
         };
         if timeout(LAST_ANSWERS_GRACE, last_answers).await.is_err() {
             self.tasks.shutdown().await;

@@ -4,9 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http_body_util::BodyExt;
-use hyper::body::{Body as _, Incoming};
+use bytes::Bytes;
 use hyper::header::HeaderValue;
 use hyper::{Response, StatusCode};
 use mainstay::gateway::message::{self, Message, RpcError, TooManyMembers};
@@ -14,6 +12,7 @@ use mainstay::server::BadAnswer;
 use serde::de::IgnoredAny;
 
 use super::answer::{HttpAnswer, PendingAnswer, of_one, one_body, respond};
+use super::body::RequestBody;
 use super::guard::HttpCaller;
 use super::head::{Accepts, NamedVersion, SESSION, check_content_type, check_modern};
 use super::response::{HttpRefusal, ResponseBody, empty};
@@ -33,16 +32,13 @@ use crate::sessions::DoorKind;
 const BODY_TIMEOUT: Duration = HOLD_BACK_TIMEOUT.saturating_mul(BODY_TIMER_TURNS);
 const BODY_TIMER_TURNS: u32 = 6;
 
-/// Charged for a request beside its body: for its task, and what that needs.
-const REQUEST_COST: usize = 8 * 1024;
-
 impl HttpService {
     /// Takes a message over Streamable HTTP, in either era.
     pub(super) async fn post(
         self: &Arc<Self>,
         scope: Scope,
         post: &AdmittedRequest<'_>,
-        body: Incoming,
+        body: &mut RequestBody,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         check_content_type(post.headers)?;
         let accepts = Accepts::of(post.headers)?;
@@ -164,7 +160,7 @@ impl HttpService {
         self: &Arc<Self>,
         session: &str,
         post: &AdmittedRequest<'_>,
-        body: Incoming,
+        body: &mut RequestBody,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         check_content_type(post.headers)?;
         let session = self.sse_session(session, post.caller)?;
@@ -200,10 +196,13 @@ impl HttpService {
             Message::Garbage(what) => return Err(refuse_garbage(what, body.clone()).await),
         };
         if let Some(pending) = pending {
+            // Counted until the answer is on the stream, which ends with the session.
+            let counted = self.begin_request();
             tokio::spawn(async move {
                 if let Some(answer) = pending.await {
                     stream.push_answer(answer.write_event(stream.account()));
                 }
+                drop(counted);
             });
         }
         Ok(empty(StatusCode::ACCEPTED))
@@ -245,23 +244,26 @@ impl HttpService {
         }
     }
 
-    /// Reads the body of a request, if it is not above the limit, arrives in time, and fits into the client's budget. It is charged
+    /// Takes the body of a request, if it is not above the limit, arrives in time, and fits into the client's budget. It is charged
     /// to the client as long as any part of it is kept.
     async fn read_body(
         &self,
         post: &AdmittedRequest<'_>,
-        body: Incoming,
+        body: &mut RequestBody,
         account: &Account,
     ) -> Result<Bytes, HttpRefusal> {
-        let mut collecting = pin!(collect_body(body, self.limits.body, account));
-        // In turns of the timer that the connection has anyway: a timer for each body costs more than the body.
-        for _ in 0..BODY_TIMER_TURNS {
-            tokio::select! {
-                biased;
-                body = &mut collecting => return body,
-                () = post.head_timer.wait() => {}
+        {
+            let mut collecting = pin!(body.collect(self.limits.body, account));
+            // In turns of the timer that the connection has anyway: a timer for each body costs more than the body.
+            for _ in 0..BODY_TIMER_TURNS {
+                tokio::select! {
+                    biased;
+                    body = &mut collecting => return body,
+                    () = post.head_timer.wait() => {}
+                }
             }
         }
+        body.give_up();
         let what = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
         Err(HttpRefusal::invalid(StatusCode::REQUEST_TIMEOUT, what))
     }
@@ -289,51 +291,5 @@ async fn refuse_garbage(what: BadAnswer, body: Bytes) -> HttpRefusal {
         return HttpRefusal::invalid(StatusCode::BAD_REQUEST, "the body is not a JSON-RPC message");
     }
     let what = format!("the body cannot be read: {what}");
-    HttpRefusal::new(StatusCode::BAD_REQUEST, RpcError::PARSE_ERROR, what)
-}
-
-/// Collects the pieces of a body. A body of one piece is not copied, and its end is not awaited.
-async fn collect_body(mut body: Incoming, limit: usize, account: &Account) -> Result<Bytes, HttpRefusal> {
-    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    if announced > limit {
-        return Err(body_too_long(limit));
-    }
-    let mut held = account.hold(REQUEST_COST + announced)?;
-    let (mut first, mut all) = (Bytes::new(), BytesMut::new());
-    while let Some(frame) = body.frame().await {
-        // Trailers are ignored.
-        let Ok(piece) = frame.map_err(|error| broken_body(&error))?.into_data() else {
-            continue;
-        };
-        let before = first.len().max(all.len());
-        if piece.len() > limit - before {
-            return Err(body_too_long(limit));
-        }
-        // The announced length is charged already.
-        let more = (before + piece.len()).saturating_sub(announced.max(before));
-        held.grow(more)?;
-        if first.is_empty() && all.is_empty() {
-            first = piece;
-        } else {
-            if all.is_empty() {
-                all.reserve(first.len() + piece.len());
-                all.extend_from_slice(&std::mem::take(&mut first));
-            }
-            all.extend_from_slice(&piece);
-        }
-        if body.is_end_stream() {
-            break;
-        }
-    }
-    Ok(held.attach(if all.is_empty() { first } else { all.freeze() }))
-}
-
-fn body_too_long(limit: usize) -> HttpRefusal {
-    let what = format!("the body is longer than {limit} bytes");
-    HttpRefusal::invalid(StatusCode::PAYLOAD_TOO_LARGE, what)
-}
-
-fn broken_body(error: &hyper::Error) -> HttpRefusal {
-    let what = format!("the body cannot be read: {error}");
     HttpRefusal::new(StatusCode::BAD_REQUEST, RpcError::PARSE_ERROR, what)
 }

@@ -13,6 +13,7 @@ use mainstay::gateway::PlainText;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::body::RequestBody;
 use super::guard::{HttpCaller, HttpGuard, Unauthorized, allow_origin, preflight};
 use super::head::{Accepts, NamedVersion, SESSION};
 use super::limits::{RateLimiter, TooManyDelayed, WrongTokenLimiter};
@@ -63,7 +64,7 @@ enum DoorPhase {
     Open,
     /// Running requests are finished, and new ones are refused.
     Draining,
-    /// Running requests were cancelled, and connections end.
+    /// Running requests are cut, and connections end.
     Closing,
 }
 
@@ -124,6 +125,20 @@ impl HttpService {
                 Err(refusal) => refusal.problem(),
             };
         }
+        let mut body = RequestBody::new(body);
+        let response = self.respond_mcp(peer, head_timer, head, &mut body).await;
+        body.discard();
+        response
+    }
+
+    /// Answers a request to the gateway itself.
+    async fn respond_mcp(
+        self: &Arc<Self>,
+        peer: IpAddr,
+        head_timer: &HeadTimer,
+        head: &Parts,
+        body: &mut RequestBody,
+    ) -> Response<ResponseBody> {
         let probe = HealthProbe::of(head);
         let checked = match probe {
             Some(_) => self.guard.check_probe(head),
@@ -196,7 +211,7 @@ impl HttpService {
         peer: IpAddr,
         head_timer: &HeadTimer,
         head: &Parts,
-        body: Incoming,
+        body: &mut RequestBody,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         let caller = self.caller(peer, head).await?;
         if let Some(rates) = &self.rates {

@@ -83,9 +83,9 @@ impl Subscriber {
         self.subscribers.unset_level(server)
     }
 
-    /// Sends the status of a task to other sessions of the principal that began it; `false` when there are none.
+    /// Sends the status of a task to the other sessions of the principal that began it; `false` when there are none.
     pub(crate) fn task_changed(&self, server: &str, id: &str, params: Option<&RawJson>) -> bool {
-        self.subscribers.task_changed(server, id, params)
+        self.subscribers.task_changed(server, id, params, Some(self.id))
     }
 
     /// Sends "answered" to the other client that was sent to a URL for this question; `false` when there is none. It came
@@ -220,12 +220,18 @@ struct TaskStatus {
 }
 
 impl Subscribers {
-    /// Sends the status of a task to the sessions of the principal that began it; `false` when there are none.
-    pub(super) fn task_changed(&self, server: &str, id: &str, params: Option<&RawJson>) -> bool {
+    /// Sends the status of a task to the sessions of the principal that began it, but for this subscriber; `false` when there are none.
+    pub(super) fn task_changed(
+        &self,
+        server: &str,
+        id: &str,
+        params: Option<&RawJson>,
+        except: Option<u64>,
+    ) -> bool {
         let mut is_sent = false;
-        for entry in self.table().entries.values() {
+        for (subscriber, entry) in &self.table().entries {
             let begun = entry.session().is_some() && entry.tasks.has(server, id);
-            if begun && entry.shares(server) {
+            if begun && entry.shares(server) && Some(*subscriber) != except {
                 let status = params.and_then(|params| entry.tasks.with_public_id(server, params));
                 entry.send(&Broadcast::of_state(TASK_STATUS, status.as_ref()));
                 is_sent = true;

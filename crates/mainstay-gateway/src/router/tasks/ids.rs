@@ -83,6 +83,12 @@ impl TaskOwners {
         }
     }
 
+    /// Whether a client of this gateway has begun this task.
+    fn has(&self, server: &str, id: &str) -> bool {
+        let task = (server.to_owned(), id.to_owned());
+        self.principals.contains_key(&task)
+    }
+
     /// Whether another principal has begun a task with this id since.
     fn is_of_another(&self, server: &str, id: &str, principal: &[u8]) -> bool {
         let owner = self.principals.get(&(server.to_owned(), id.to_owned()));
@@ -113,6 +119,16 @@ impl ClientTasks {
         }
     }
 
+    /// The task that a server's message with these parameters belongs to, if one of several clients has begun it.
+    pub(in crate::router) fn related_to(&self, server: &str, params: Option<&RawJson>) -> Option<String> {
+        // Most servers have no tasks, and their messages need not be read.
+        if self.key.is_none() || lock(&self.owners).principals.is_empty() {
+            return None;
+        }
+        let RelatedMessage { id, .. } = RelatedMessage::read(params?)?;
+        lock(&self.owners).has(server, &id).then_some(id)
+    }
+
     /// The tasks of this principal, as its client in this scope knows them.
     pub(crate) fn of(&self, principal: Principal, scope: Scope) -> OwnTasks {
         let begun = match principal {
@@ -126,6 +142,13 @@ impl ClientTasks {
             begun,
             owners: self.owners.clone(),
         }
+    }
+}
+
+/// For clients of any number.
+impl Default for ClientTasks {
+    fn default() -> Self {
+        Self::new(false)
     }
 }
 
