@@ -181,18 +181,23 @@ fn import(
         done.is_due |= !rewritten.changed.is_empty();
         screen.print(show::rewriting(file, rewritten, &machine.program, cwd, screen))?;
     }
-    if !arguments.yes {
-        return Ok(done);
-    }
-    if !plan.is_empty() {
-        plan.apply(&mut config.text).map_err(CommandFailure::failed)?;
-        let written = config.write(None).map_err(CommandFailure::failed)?;
-        show::written(&written.file, written.previous.as_deref(), screen);
-    }
-    for (file, rewritten) in &rewritten {
-        if !rewritten.changed.is_empty() {
-            done.is_failed |= !write(file, &rewritten.text, Keep::Backup, screen);
+    plan.apply(&mut config.text).map_err(CommandFailure::failed)?;
+    let problems = plan
+        .problems(&config.text, |name| env::var(name).ok())
+        .map_err(CommandFailure::failed)?;
+    if arguments.yes {
+        if !plan.is_empty() {
+            let written = config.write(None).map_err(CommandFailure::failed)?;
+            show::written(&written.file, written.previous.as_deref(), screen);
         }
+        for (file, rewritten) in &rewritten {
+            if !rewritten.changed.is_empty() {
+                done.is_failed |= !write(file, &rewritten.text, Keep::Backup, screen);
+            }
+        }
+    }
+    for problem in problems {
+        screen.warning(plain(&problem.to_string()));
     }
     Ok(done)
 }

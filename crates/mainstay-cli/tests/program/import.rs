@@ -192,6 +192,47 @@ fn an_import_shows_everything_and_writes_nothing_unasked() {
 }
 
 #[test]
+fn variables_that_are_not_set_are_named_before_and_after_an_import() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "home/.gemini/settings.json",
+        &json!({ "mcpServers": {
+            "a": { "command": "a", "args": ["$UNSET_ONE"], "env": { "K": "${UNSET_TWO}", "H": "$HOME", "S": "$SET" } },
+            "off": { "url": "https://off.example/mcp", "headers": { "X-Key": "$UNSET_THREE" } },
+        } })
+        .to_string(),
+    );
+    let file = sandbox.path(OWN);
+    for arguments in [&["import"][..], &["import", "--yes"]] {
+        let mut command = sandbox.command(arguments);
+        let ran = finish(command.env("SET", SECRET).spawn().expect("the program starts"));
+        let at = |key: &str, variable: &str| {
+            let is_named = |line: &str| {
+                line.starts_with(&format!("warning: {}:", file.display()))
+                    && line.contains(&format!("mcpServers.{key}: the variable {variable} is not set"))
+            };
+            ran.stderr.lines().any(is_named)
+        };
+        ran.exits(0);
+        assert!(at("a.args[0]", "UNSET_ONE"), "{}", ran.stderr);
+        assert!(at("a.env.K", "UNSET_TWO"), "{}", ran.stderr);
+        assert!(at("off.headers.X-Key", "UNSET_THREE"), "{}", ran.stderr);
+        assert_eq!(ran.stderr.matches("warning").count(), 3, "{}", ran.stderr);
+    }
+    let servers = own(&sandbox)["mcpServers"].clone();
+    assert_eq!(
+        servers["a"]["env"],
+        json!({ "K": "${UNSET_TWO}", "H": "${HOME}", "S": "${SET}" })
+    );
+    let again = sandbox.run(&["import"]);
+    assert!(
+        !again.exits(0).stderr.contains("warning"),
+        "nothing is new: {}",
+        again.stderr
+    );
+}
+
+#[test]
 fn a_rewriting_is_undone_to_the_byte_and_leaves_no_copy() {
     let sandbox = machine();
     let before = (read(&sandbox, CURSOR), read(&sandbox, CODEX));

@@ -7,6 +7,7 @@ use mainstay::ServerConfig;
 use mainstay::config::source::{Mapping, Node, Value};
 use mainstay::config::{Host, HttpKind, Target};
 
+use super::variables::{MarkedHome, with_braces};
 use crate::text::ConfigValue;
 
 /// Stands in for the value of a variable where `${NAME}` would not be valid, as in the host of an address.
@@ -23,8 +24,19 @@ const SHOWN: [&str; 6] = [
 ];
 const HIDDEN: [&str; 4] = ["disabled_tools", "disabledTools", "exclude_tools", "excludeTools"];
 
+/// How the texts of a host's file are written in Mainstay's.
+#[derive(Clone, Copy)]
+pub(super) struct Spelling<'a> {
+    /// Whose file it is.
+    pub(super) host: Host,
+    /// Where relative paths of the file start.
+    pub(super) folder: &'a Path,
+    /// The home directory in what was read.
+    pub(super) home: &'a MarkedHome,
+}
+
 /// The entry of a server that was read from `source`. The values of `server` hold variables in Mainstay's spelling.
-pub fn entry_of(server: &ServerConfig, source: &Node<'_>, host: Host, folder: &Path) -> ConfigValue {
+pub(super) fn entry_of(server: &ServerConfig, source: &Node<'_>, spelling: Spelling<'_>) -> ConfigValue {
     let mut keys = Vec::new();
     let empty = Mapping::default();
     let object = source.as_object().unwrap_or(&empty);
@@ -32,23 +44,23 @@ pub fn entry_of(server: &ServerConfig, source: &Node<'_>, host: Host, folder: &P
         Target::Stdio(program) => {
             let nested = object.object("command").unwrap_or(object);
             let written = nested.get("args").and_then(Node::as_array).unwrap_or_default();
-            keys.push(("command".to_owned(), program.command().value().into()));
+            keys.push(("command".to_owned(), spelling.read(program.command().value())));
             if !program.args().is_empty() {
                 let args = program.args().iter().enumerate().map(|(n, arg)| {
                     let written = written.get(n).and_then(Node::as_text);
-                    chosen(written, arg.value(), folder)
+                    spelling.chosen(written, arg.value())
                 });
                 keys.push(("args".to_owned(), ConfigValue::List(args.collect())));
             }
-            environment(program.env(), object, nested, folder, &mut keys);
+            environment(program.env(), object, nested, spelling, &mut keys);
             if let Some(cwd) = program.cwd().and_then(Path::to_str) {
-                keys.push(("cwd".to_owned(), cwd.into()));
+                keys.push(("cwd".to_owned(), spelling.read(cwd)));
             }
         }
         Target::Http(address) => {
             let url = ["httpUrl", "http_url", "url", "serverUrl", "server_url", "uri"];
             let written = url.iter().find_map(|key| object.text(key));
-            keys.push(("url".to_owned(), chosen(written, address.url().value(), folder)));
+            keys.push(("url".to_owned(), spelling.chosen(written, address.url().value())));
             match address.kind() {
                 HttpKind::Auto => {}
                 HttpKind::Streamable => keys.push(("type".to_owned(), "http".into())),
@@ -62,7 +74,7 @@ pub fn entry_of(server: &ServerConfig, source: &Node<'_>, host: Host, folder: &P
                 .iter()
                 .map(|(name, value)| {
                     let written = written.and_then(|headers| headers.text(name));
-                    (name.clone(), chosen(written, value.expose(), folder))
+                    (name.clone(), spelling.chosen(written, value.expose()))
                 })
                 .collect();
             if !headers.is_empty() {
@@ -76,7 +88,7 @@ pub fn entry_of(server: &ServerConfig, source: &Node<'_>, host: Host, folder: &P
         // The library makes these for embedders alone.
         _ => {}
     }
-    settings(server, object, host, &mut keys);
+    settings(server, object, spelling.host, &mut keys);
     ConfigValue::Table(keys)
 }
 
@@ -86,7 +98,7 @@ fn environment(
     env: &Environment,
     object: &Mapping<'_>,
     nested: &Mapping<'_>,
-    folder: &Path,
+    spelling: Spelling<'_>,
     keys: &mut Vec<(String, ConfigValue)>,
 ) {
     let written: Vec<&Mapping<'_>> = ["env", "environment", "envs"]
@@ -101,7 +113,7 @@ fn environment(
         // What a file of variables sets stays in that file.
         if source.is_some() || of_file.is_none() {
             let source = source.and_then(Node::as_text);
-            variables.push((name.clone(), chosen(source, value.expose(), folder)));
+            variables.push((name.clone(), spelling.chosen(source, value.expose())));
         }
     }
     // Goose keeps the values in a store of its own: here they come from the environment.
@@ -118,6 +130,7 @@ fn environment(
         keys.push(("env".to_owned(), ConfigValue::Table(variables)));
     }
     if let Some(file) = of_file {
+        let folder = spelling.folder;
         keys.push((
             "env_file".to_owned(),
             ConfigValue::Text(absolute(&in_project(file, folder), folder)),
@@ -125,15 +138,28 @@ fn environment(
     }
 }
 
-/// What the library made of a text, in Mainstay's spelling; or the text itself where that holds the contents of a file,
-/// which must not be copied, or a `${` that is no variable.
-fn chosen(written: Option<&str>, read: &str, folder: &Path) -> ConfigValue {
-    match written {
-        Some(written) if written.contains("${file:") => {
-            ConfigValue::Text(with_absolute_files(written, folder))
+impl Spelling<'_> {
+    /// What the library made of a text, in Mainstay's spelling; or the text itself where that holds the contents of a file,
+    /// which must not be copied, or a `${` that is no variable.
+    fn chosen(self, written: Option<&str>, read: &str) -> ConfigValue {
+        let as_written = |text: String| match self.host == Host::Gemini {
+            true => ConfigValue::Text(with_braces(&text)),
+            false => ConfigValue::Text(text),
+        };
+        match written {
+            Some(written) if written.contains("${file:") => {
+                as_written(with_absolute_files(written, self.folder))
+            }
+            Some(written) if written.contains("$${") || read.contains(STAND_IN) => {
+                as_written(written.to_owned())
+            }
+            Some(_) | None => self.read(read),
         }
-        Some(written) if written.contains("$${") || read.contains(STAND_IN) => written.into(),
-        Some(_) | None => read.into(),
+    }
+
+    /// What the library made of a text. The value of HOME is not copied, either.
+    fn read(self, read: &str) -> ConfigValue {
+        ConfigValue::Text(self.home.as_variable(read))
     }
 }
 

@@ -7,8 +7,8 @@ use mainstay::config::source::{Node, SourceTree};
 use mainstay::config::{ConfigError, Problem, Severity, Target};
 use mainstay::{Configuration, ServerConfig};
 
-use super::entry::{STAND_IN, entry_of};
-use super::variables::{Defaults, is_passable, needed};
+use super::entry::{STAND_IN, Spelling, entry_of};
+use super::variables::{Defaults, MarkedHome, is_passable, needed};
 use crate::bridge::{self, EntryOwner};
 use crate::file::{FileError, FileSnapshot};
 use crate::host::HostPlace;
@@ -244,6 +244,7 @@ fn read_servers(
         text: &undone,
         place,
         home,
+        marked_home: MarkedHome::of(home),
     };
     reader.fill(&mut servers)?;
     Ok(servers)
@@ -263,6 +264,17 @@ struct Reader<'a> {
     text: &'a EditableText,
     place: &'a HostPlace,
     home: &'a Path,
+    marked_home: MarkedHome,
+}
+
+/// The servers of a file, read in different ways.
+struct Readings {
+    /// With variables in Mainstay's spelling.
+    read: Configuration,
+    /// The same with the marked home directory.
+    marked: Configuration,
+    /// With a stand-in for every variable.
+    stood_in: Configuration,
 }
 
 impl Reader<'_> {
@@ -272,23 +284,32 @@ impl Reader<'_> {
             servers.iter().map(|server| server.project.clone()).collect();
         for project in projects {
             let directory = project.clone().unwrap_or_default();
-            let parse = |lookup: &dyn Fn(&str) -> String| {
+            let parse = |home: Option<&str>, lookup: &dyn Fn(&str) -> String| {
                 let lookup = |name: &str| match name {
-                    "HOME" => self.home.to_str().map(str::to_owned),
+                    "HOME" => home.map(str::to_owned),
                     _ => Some(lookup(name)),
                 };
                 Configuration::parse_in(self.text.text(), self.text.file(), &directory, lookup)
             };
-            let read = parse(&|name| defaults.written(name))?;
-            let stood_in = parse(&|_| STAND_IN.to_owned())?;
+            let home = self.home.to_str();
+            let readings = Readings {
+                read: parse(home, &|name| defaults.written(name))?,
+                marked: parse(Some(self.marked_home.path()), &|name| defaults.written(name))?,
+                stood_in: parse(home, &|_| STAND_IN.to_owned())?,
+            };
             for server in servers.iter_mut().filter(|server| server.project == project) {
-                self.read(server, &read, &stood_in);
+                self.read(server, &readings);
             }
         }
         Ok(())
     }
 
-    fn read(&self, server: &mut HostServer, read: &Configuration, stood_in: &Configuration) {
+    fn read(&self, server: &mut HostServer, readings: &Readings) {
+        let Readings {
+            read,
+            marked,
+            stood_in,
+        } = readings;
         let Some(node) = self.tree.at(&server.keys) else {
             return;
         };
@@ -316,7 +337,11 @@ impl Reader<'_> {
         server.variables = variables;
         server.readable = Readable::Server {
             config: Box::new(config.clone()),
-            entry: self.entry(config, node, server.project.as_deref()),
+            entry: self.entry(
+                marked.server(&server.name).unwrap_or(config),
+                node,
+                server.project.as_deref(),
+            ),
         };
     }
 
@@ -338,7 +363,12 @@ impl Reader<'_> {
             Some(_) | None => folder,
         };
         let project = project.or_else(|| self.place.is_of_project.then_some(around));
-        let mut entry = entry_of(config, node, self.tree.host, project.unwrap_or(folder));
+        let spelling = Spelling {
+            host: self.tree.host,
+            folder: project.unwrap_or(folder),
+            home: &self.marked_home,
+        };
+        let mut entry = entry_of(config, node, spelling);
         // Hosts run the servers of a project in its directory.
         if let (Target::Stdio(program), Some(project)) = (config.target(), project.and_then(Path::to_str))
             && program.cwd().is_none()

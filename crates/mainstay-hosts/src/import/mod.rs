@@ -12,7 +12,6 @@ mod variables;
 #[cfg(test)]
 mod tests;
 
-pub use entry::entry_of;
 pub use host_file::{HostFile, HostReadError, HostServer, Readable, Rewritten};
 pub use plan::{ImportPlan, PlannedServer};
 pub(crate) use plan::{group_of, read};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use mainstay::config::source::Syntax;
-use mainstay::config::{ConfigError, Severity, StdioTarget, Target};
+use mainstay::config::{ConfigError, Problem, Severity, StdioTarget, Target};
 use mainstay::{Configuration, ServerConfig};
 
 use super::entry::STAND_IN;
@@ -74,6 +74,23 @@ impl ImportPlan {
             }
         }
         Ok(())
+    }
+
+    /// What keeps the new servers from starting with these variables, such as one that is not set. `into` has the new servers.
+    pub fn problems(
+        &self,
+        into: &EditableText,
+        lookup: impl Fn(&str) -> Option<String>,
+    ) -> Result<Vec<Problem>, ConfigError> {
+        let is_new = |name: &str| {
+            let mut new = self.servers.iter().filter(|server| server.entry.is_some());
+            new.any(|server| server.name == name)
+        };
+        let mut problems = Configuration::parse(into.text(), into.file(), lookup)?.problems;
+        problems.retain(|problem| {
+            problem.severity == Severity::Error && problem.server.as_deref().is_some_and(is_new)
+        });
+        Ok(problems)
     }
 
     /// Whether there is anything to write.

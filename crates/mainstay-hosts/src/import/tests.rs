@@ -250,10 +250,9 @@ fn an_imported_entry_means_what_it_means_in_its_host() {
             .collect::<Vec<_>>()
             .join(" ")
     };
-    let home = fixtures().join("home").display().to_string();
     let work = fixtures().join("work").display().to_string();
     for (name, expected) in [
-        ("bigquery", format!(r#"{{ "command": "npx", "args": ["-y", "@example/bigquery-mcp", "--project", "${{GCP_PROJECT}}"], "env": {{ "BQ_REGION": "${{BQ_REGION}}", "GOOGLE_APPLICATION_CREDENTIALS": "{home}/.gcp.json" }}, "call_timeout": 30, "call_idle_timeout": 30, "tools": {{ "include": ["query"] }} }}"#)),
+        ("bigquery", format!(r#"{{ "command": "npx", "args": ["-y", "@example/bigquery-mcp", "--project", "${{GCP_PROJECT}}"], "env": {{ "BQ_REGION": "${{BQ_REGION}}", "GOOGLE_APPLICATION_CREDENTIALS": "${{HOME}}/.gcp.json" }}, "call_timeout": 30, "call_idle_timeout": 30, "tools": {{ "include": ["query"] }} }}"#)),
         ("search", r#"{ "url": "https://search.example/mcp", "headers": { "X-Api-Key": "${SEARCH_KEY}" } }"#.to_owned()),
         ("perplexity", r#"{ "command": "npx", "args": ["-y", "server-perplexity-ask"], "env": { "PERPLEXITY_API_KEY": "${MAINSTAY_INPUT_PERPLEXITY_KEY}" } }"#.to_owned()),
         ("issue tracker", r#"{ "command": "npx", "args": ["-y", "@example/tracker-mcp"], "env": { "TRACKER_URL": "https://tracker.example", "TRACKER_TOKEN": "${TRACKER_TOKEN}" }, "enabled": false, "call_timeout": 60, "call_idle_timeout": 60 }"#.to_owned()),
@@ -264,6 +263,62 @@ fn an_imported_entry_means_what_it_means_in_its_host() {
     ] {
         assert_eq!(entry(name), expected, "{name}");
     }
+}
+
+/// Mainstay's configuration after an import of these servers of Gemini CLI.
+fn imported_from_gemini(servers: &serde_json::Value) -> (TempDir, EditableText) {
+    let root = TempDir::new().unwrap();
+    let home = root.path().join("home");
+    fs::create_dir_all(home.join(".gemini")).unwrap();
+    let settings = serde_json::json!({ "mcpServers": servers }).to_string();
+    fs::write(home.join(".gemini/settings.json"), settings).unwrap();
+    let mut text = EditableText::new(Path::new("/mcp.json"), "{}");
+    let plan = ImportPlan::of(&files(root.path()), &text, &home).unwrap();
+    assert!(plan.left.is_empty(), "{:?}", plan.left);
+    plan.apply(&mut text).unwrap();
+    (root, text)
+}
+
+#[test]
+fn every_spelling_of_a_variable_is_written_as_mainstays_and_no_value_is_copied() {
+    let (_root, text) = imported_from_gemini(&serde_json::json!({
+        "a": {
+            "command": "$HOME/bin/a",
+            "args": ["$TOKEN", "--key=${TOKEN}", "${HOME}/notes", "~/kept", "100$", "a$${b $TOKEN"],
+            "env": { "K": "$TOKEN-$HOME", "D": "${LEVEL:-low}" },
+            "cwd": "~/work",
+        },
+        "b": { "httpUrl": "https://$HOST/mcp/$HOME", "headers": { "X-Key": "$TOKEN" } },
+    }));
+    let value = ConfigValue::of(&text.tree().unwrap().root);
+    let expected = serde_json::json!({ "mcpServers": {
+        "a": {
+            "command": "${HOME}/bin/a",
+            "args": ["${TOKEN}", "--key=${TOKEN}", "${HOME}/notes", "~/kept", "100$", "a$${b ${TOKEN}"],
+            "env": { "K": "${TOKEN}-${HOME}", "D": "${LEVEL:-low}" },
+            "cwd": "${HOME}/work",
+        },
+        "b": { "url": "https://${HOST}/mcp/${HOME}", "type": "http", "headers": { "X-Key": "${TOKEN}" } },
+    }});
+    assert!(value.means(&expected.into()), "{}", text.whole());
+}
+
+#[test]
+fn one_host_may_write_the_home_directory_and_another_its_variable() {
+    let root = TempDir::new().unwrap();
+    let home = root.path().join("home");
+    for (file, path) in [
+        (".gemini/settings.json", "$HOME"),
+        (".cursor/mcp.json", home.to_str().unwrap()),
+    ] {
+        fs::create_dir_all(home.join(file).parent().unwrap()).unwrap();
+        let servers = serde_json::json!({ "mcpServers": { "a": { "command": "a", "args": [path] } } });
+        fs::write(home.join(file), servers.to_string()).unwrap();
+    }
+    let text = EditableText::new(Path::new("/mcp.json"), "{}");
+    let plan = ImportPlan::of(&files(root.path()), &text, &home).unwrap();
+    assert_eq!(plan.servers.len(), 1, "they are one server");
+    assert_eq!(plan.servers[0].found.len(), 2);
 }
 
 #[test]

@@ -55,6 +55,51 @@ impl Defaults {
     }
 }
 
+/// The home directory in a spelling that no person writes. The reader takes it for the same directory; in what was read, it is told
+/// from a path that stands in the host's file.
+pub(super) struct MarkedHome(String);
+
+impl MarkedHome {
+    pub(super) fn of(home: &Path) -> Self {
+        Self(format!("/.{}", home.display()))
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.0
+    }
+
+    /// The text with the variable in the place of its value.
+    pub(super) fn as_variable(&self, text: &str) -> String {
+        text.replace(&self.0, "${HOME}")
+    }
+}
+
+/// The text with each `$NAME` as `${NAME}`, which alone is a variable in Mainstay's file.
+pub(super) fn with_braces(text: &str) -> String {
+    let mut braced = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        let (before, from) = rest.split_at(at);
+        braced.push_str(before);
+        let behind = &from[1..];
+        let is_in_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let end = behind.find(|c| !is_in_name(c)).unwrap_or(behind.len());
+        let (name, after) = behind.split_at(end);
+        let literal = behind.strip_prefix("${");
+        rest = if let Some(after) = literal {
+            braced.push_str("$${");
+            after
+        } else if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+            braced.push('$');
+            behind
+        } else {
+            braced.push_str(&format!("${{{name}}}"));
+            after
+        };
+    }
+    braced + rest
+}
+
 /// What stands between `${` and its `}`.
 fn braced(text: &str) -> Option<&str> {
     let mut depth = 0_usize;
