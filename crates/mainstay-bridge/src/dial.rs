@@ -90,21 +90,36 @@ impl DaemonDialer {
         }
     }
 
+    /// Makes sure that a daemon answers: the one that runs, or a new one.
+    pub fn ensure_daemon(&self) -> Result<DaemonStart, ConnectError> {
+        let (_answered, start) = self.find(&line(&Hello::asking(Ask::Status)))?;
+        Ok(start)
+    }
+
     /// Connects, and sends this first line. Tries again until a daemon answers or the time is over.
     pub(crate) fn dial(&self, hello: &[u8]) -> Result<Dialed, ConnectError> {
+        self.find(hello).map(|(dialed, _)| dialed)
+    }
+
+    /// Connects; and whether the daemon that answers was started for that.
+    fn find(&self, hello: &[u8]) -> Result<(Dialed, DaemonStart), ConnectError> {
         let deadline = Instant::now() + CONNECT_TIMEOUT;
         let mut pause = FIRST_PAUSE;
         let mut starts = 0;
+        let mut start = DaemonStart::Running;
         loop {
             let failed = match dial_once(&self.directory, hello) {
-                Ok(dialed) => return Ok(dialed),
+                Ok(dialed) => return Ok((dialed, start)),
                 Err(TryError::Final(error)) => return Err(error),
                 // A daemon is about to start: one process more would only end again.
                 Err(TryError::NoDaemon) if is_held(&self.directory.start_lock()) => None,
                 Err(TryError::NoDaemon) => {
                     starts += 1;
                     match self.launcher.start(&self.directory, START_TIMEOUT) {
-                        Ok(DaemonStart::Ready) => continue,
+                        Ok(DaemonStart::Ready) => {
+                            start = DaemonStart::Ready;
+                            continue;
+                        }
                         Ok(DaemonStart::Running) => None,
                         Err(error @ LaunchError::Ended { .. }) if starts < START_LIMIT => Some(error.into()),
                         Err(error) => return Err(error.into()),

@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use mainstay::config::{Secret, parse_duration};
 use mainstay_bridge::hello::{DaemonStatus, Share};
-use mainstay_bridge::{DaemonStart, RuntimeDirectory, StartReport, detach, status, stop};
+use mainstay_bridge::{DaemonDialer, DaemonStart, RuntimeDirectory, StartReport, detach, status, stop};
 use mainstay_control::token_from_file;
 use mainstay_daemon::daemon::{self, DaemonConfiguration, DaemonSettings, Place, PlaceError};
 use mainstay_daemon::live::{LiveStart, state_directory};
@@ -27,8 +27,8 @@ use crate::output::{Cell, Ink, Paint, Screen, Text, count, plain, span, table, t
 use crate::serve::{recorder, serving_runtime};
 use crate::watchdog;
 
-/// How long the start of a daemon may take: one that takes over waits for the end of the other.
-const START_TIMEOUT: Duration = Duration::from_secs(90);
+/// How long the start of a daemon may take that takes over: it waits for the end of the other.
+const TAKE_OVER_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// How long a daemon may take to end: it lets calls finish, and stops its servers.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -192,10 +192,16 @@ fn start(
         given.push("--take-over");
     }
     let launcher = launcher(common.config.as_deref(), common.no_cache, &given)?;
-    match launcher
-        .start(directory, START_TIMEOUT)
-        .map_err(CommandFailure::failed)?
-    {
+    let started = match takes_over {
+        true => launcher
+            .start(directory, TAKE_OVER_TIMEOUT)
+            .map_err(CommandFailure::failed),
+        // A daemon that was killed may still hold its lock and its socket: only one that answers runs.
+        false => DaemonDialer::new(directory.clone(), launcher)
+            .ensure_daemon()
+            .map_err(CommandFailure::failed),
+    };
+    match started? {
         DaemonStart::Ready => screen.note("the daemon runs"),
         DaemonStart::Running => return already_runs(&options.given(), screen),
     }
@@ -295,7 +301,7 @@ fn page_token() -> Option<Secret> {
 fn configuration(common: &Common, screen: &Screen) -> DaemonConfiguration {
     let live = match load(common) {
         Ok(setup) => {
-            setup.announce(screen);
+            setup.announce_in_daemon(screen);
             live_start(&setup, screen)
         }
         Err(failure) => {
@@ -352,7 +358,8 @@ fn shown(found: &DaemonStatus, now: SystemTime, paint: Paint) -> Text {
         .map(|server| {
             let users = match (server.configured, server.share) {
                 (true, _) => "configured".into(),
-                (false, Share::Yes | Share::Never) => text!("{}", count(server.bridges, "bridge")),
+                (false, Share::Yes) => text!("{}", count(server.bridges, "bridge")),
+                (false, Share::Never) => text!("{}, not shared", count(server.bridges, "bridge")),
                 (false, Share::Roots) => {
                     text!("{} with the same roots", count(server.bridges, "bridge"))
                 }
@@ -402,6 +409,7 @@ mod tests {
                 server("files", "connected", true, Share::Yes, 0),
                 server("web\u{1b}[2J", "reconnecting", false, Share::Yes, 2),
                 server("git", "connected", false, Share::Roots, 1),
+                server("shell", "connected", false, Share::Never, 1),
             ],
         };
         let now = UNIX_EPOCH + Duration::from_secs(1_800_007_200);
@@ -410,6 +418,7 @@ process 4711, version 0.1.0, for 2 h, 2 bridges
 files  connected     configured
 web    reconnecting  2 bridges
 git    connected     1 bridge with the same roots
+shell  connected     1 bridge, not shared
 ";
         let shown = shown(&status, now, Paint::PLAIN);
         assert_eq!(shown.as_str(), expected, "\n{}", shown.as_str());

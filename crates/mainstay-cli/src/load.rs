@@ -203,6 +203,19 @@ pub(crate) fn user_file(common: &Common) -> Result<PathBuf, CommandFailure> {
 impl Setup {
     /// Says what is used, what is not, and what is wrong with it.
     pub(crate) fn announce(&self, screen: &Screen) {
+        self.announce_with("using the built-in demo server", screen);
+    }
+
+    /// The same for the daemon.
+    pub(crate) fn announce_in_daemon(&self, screen: &Screen) {
+        self.announce_with(
+            "the built-in demo server starts when a host asks for the servers of the configuration",
+            screen,
+        );
+    }
+
+    /// `instead` is what becomes of a missing configuration.
+    fn announce_with(&self, instead: &'static str, screen: &Screen) {
         match &self.source {
             Source::File { path, found, host } => {
                 let mut found = how(*found);
@@ -217,7 +230,7 @@ impl Setup {
                     Some(path) => text!("write {}, or name a file with --config", shown(path)),
                     None => "name a file with --config".into(),
                 };
-                screen.note("no configuration found: using the built-in demo server");
+                screen.note(text!("no configuration found: {}", instead));
                 screen.note(text!("to use your own servers, {}", place));
             }
             Source::Arguments => {}

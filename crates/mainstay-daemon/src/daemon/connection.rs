@@ -12,6 +12,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::halves::{self, SocketReader, SocketWriter};
+use super::listed::OwnServer;
 use super::pool::{Membership, PoolKey, of_command, of_url};
 use super::stream::{BridgeInput, PeekedStream};
 use super::{Daemon, lock, seconds};
@@ -136,7 +137,7 @@ impl Daemon {
 
     /// Serves a bridge on a server of its own, which meets the bridge's client.
     async fn serve_own(
-        &self,
+        self: &Arc<Self>,
         config: mainstay::ServerConfig,
         input: BridgeInput<SocketReader>,
         output: SocketWriter,
@@ -157,10 +158,10 @@ impl Daemon {
         let name = config.name().to_owned();
         let gateway = self.settings.gateways.of(&config, fleet);
         let gateway = gateway.for_one_client().start([config]);
-        let listed = self.listing.add(&name, &switch_key, &gateway);
+        let own = OwnServer::new(self, self.listing.add(&name, &switch_key, &gateway), &gateway);
         let end = self.serve_on(&gateway, scope, input, output).await;
         gateway.close(self.settings.stop_within).await;
-        drop(listed);
+        drop(own);
         end
     }
 

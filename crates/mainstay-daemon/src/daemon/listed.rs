@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use mainstay_control::{Attached, Control, ServerGroup};
 use mainstay_gateway::Gateway;
 
-use super::lock;
+use super::{Daemon, lock};
 
 /// Lists servers.
 pub(super) struct ServerListing {
@@ -16,6 +16,28 @@ pub(super) struct ServerListing {
     /// The names that are in use beside those of the configuration.
     names: Mutex<BTreeSet<Arc<str>>>,
     _configured: Attached,
+}
+
+/// A server that one bridge has for itself, in the status of the daemon as long as this lives.
+pub(super) struct OwnServer {
+    daemon: Arc<Daemon>,
+    listed: ListedServer,
+}
+
+impl OwnServer {
+    pub(super) fn new(daemon: &Arc<Daemon>, listed: ListedServer, gateway: &Gateway) -> Self {
+        lock(&daemon.own).insert(listed.name.clone(), gateway.clone());
+        Self {
+            daemon: daemon.clone(),
+            listed,
+        }
+    }
+}
+
+impl Drop for OwnServer {
+    fn drop(&mut self) {
+        lock(&self.daemon.own).remove(&self.listed.name);
+    }
 }
 
 /// A server that is listed, as long as this lives.

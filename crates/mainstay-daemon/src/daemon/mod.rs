@@ -103,6 +103,8 @@ struct Daemon {
     configured_started: OnceCell<()>,
     users: Users,
     bridges: Mutex<Bridges>,
+    /// The servers that bridges have for themselves, by the names under which they are listed.
+    own: Mutex<BTreeMap<Arc<str>, Gateway>>,
     /// Why the daemon ends, once it does.
     ending: watch::Sender<Option<EndReason>>,
     /// Set when the daemon is asked to end.
@@ -282,6 +284,7 @@ impl Daemon {
             configured_started: OnceCell::new(),
             users,
             bridges: Mutex::default(),
+            own: Mutex::default(),
             ending: watch::Sender::new(None),
             asked: watch::Sender::new(None),
             waiting: Mutex::default(),
@@ -311,10 +314,17 @@ impl Daemon {
         let configured = self.configured.fleet().servers();
         servers.extend(configured.iter().map(|server| SharedServerStatus {
             name: server.name().to_owned(),
-            state: state_of(&self.configured, server.name()),
+            state: server.status().state.to_string(),
             configured: true,
             share: Share::Yes,
             bridges: 0,
+        }));
+        servers.extend(lock(&self.own).iter().map(|(name, gateway)| SharedServerStatus {
+            name: name.to_string(),
+            state: state_of(gateway),
+            configured: false,
+            share: Share::Never,
+            bridges: 1,
         }));
         servers.sort_by(|one, other| one.name.cmp(&other.name));
         DaemonStatus {

@@ -254,7 +254,7 @@ impl ServerPool {
         });
         let servers = open.map(|open| SharedServerStatus {
             name: open.listed.name.to_string(),
-            state: state_of(&open.gateway, &open.name),
+            state: state_of(&open.gateway),
             configured: false,
             share: open.share,
             bridges: open.bridges,
@@ -356,9 +356,10 @@ impl Drop for Membership {
     }
 }
 
-/// The state of a server, as a word.
-pub(super) fn state_of(gateway: &Gateway, name: &str) -> String {
-    let server = gateway.fleet().server(name);
+/// The state of the one server of a gateway, as a word.
+pub(super) fn state_of(gateway: &Gateway) -> String {
+    let servers = gateway.fleet().servers();
+    let server = servers.first();
     server.map_or_else(
         || "removed".to_owned(),
         |server| server.status().state.to_string(),

@@ -4,8 +4,10 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
+use mainstay_bridge::lock::LockFile;
 use mainstay_testkit::FaultyServer;
 use serde_json::json;
 
@@ -48,6 +50,33 @@ fn what_a_dead_daemon_left_is_no_hindrance() {
     fs::write(run.join("daemon.start.lock"), "").unwrap();
     let mut host = shared.host(&[], &FaultyServer::new());
     server_pid(&mut host);
+}
+
+#[test]
+fn a_daemon_that_is_about_to_die_does_not_count_as_one_that_runs() {
+    let shared = Shared::new();
+    let run = shared.sandbox.path("run");
+    fs::create_dir(&run).unwrap();
+    fs::set_permissions(&run, fs::Permissions::from_mode(0o700)).unwrap();
+    // A process that was killed: it still has its lock and its socket, and answers nothing.
+    let lock = LockFile::try_acquire(&run.join("daemon.lock")).unwrap();
+    let listener = UnixListener::bind(run.join("daemon.sock")).unwrap();
+    let dying = thread::spawn(move || {
+        drop(listener.accept().unwrap());
+        drop((listener, lock));
+    });
+    shared
+        .sandbox
+        .run(&["daemon", "start"])
+        .exits(0)
+        .says("the daemon runs");
+    dying.join().unwrap();
+    assert!(shared.status().is_some(), "it answers");
+    shared
+        .sandbox
+        .run(&["daemon", "start"])
+        .exits(0)
+        .says("a daemon runs already");
 }
 
 #[test]
@@ -205,7 +234,7 @@ fn a_daemon_of_another_protocol_is_named_with_the_remedy() {
             .create(shared.sandbox.path("run"))
             .unwrap();
         let listener = UnixListener::bind(shared.sandbox.path("run/daemon.sock")).unwrap();
-        let answering = std::thread::spawn(move || {
+        let answering = thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let mut first = [0; 64];
             assert!(stream.read(&mut first).unwrap() > 0);
@@ -280,6 +309,15 @@ fn without_a_configuration_the_status_says_so_until_there_is_one() {
             .prints("no configuration file exists")
             .prints("mainstay add");
     }
+    let log = fs::read_to_string(shared.sandbox.path("run/daemon.log")).unwrap();
+    assert!(
+        log.contains("no configuration found: the built-in demo server starts when a host asks"),
+        "{log}"
+    );
+    assert!(
+        shared.status().unwrap()["servers"] == json!([]),
+        "it does not run"
+    );
     let missing =
         || shared.sandbox.run(&["status", "--json"]).json()["program"]["configuration_missing"].clone();
     assert_eq!(missing(), true);

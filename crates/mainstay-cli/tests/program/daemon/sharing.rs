@@ -5,7 +5,7 @@ use mainstay_testkit::procfs::session_of;
 use mainstay_testkit::{FaultyServer, Ledger};
 use serde_json::json;
 
-use super::{Shared, noting, server_pid};
+use super::{Shared, noting, server_pid, wait_until};
 use crate::host::Host;
 
 #[test]
@@ -84,6 +84,25 @@ fn bridges_share_exactly_if_command_arguments_directory_and_named_variables_are_
 }
 
 #[test]
+fn servers_that_hosts_have_for_themselves_are_in_the_status() {
+    let shared = Shared::new();
+    let server = FaultyServer::new();
+    let [mut one, mut two] = [(); 2].map(|()| shared.host(&["--share", "never", "--name", "own"], &server));
+    server_pid(&mut one);
+    server_pid(&mut two);
+    let servers = || shared.status().expect("a daemon runs")["servers"].clone();
+    let own = |name: &str| json!({ "name": name, "state": "connected", "configured": false, "share": "never", "bridges": 1 });
+    assert_eq!(servers(), json!([own("own"), own("own-2")]));
+    shared
+        .sandbox
+        .run(&["daemon", "status"])
+        .exits(0)
+        .prints("own    connected  1 bridge, not shared\n");
+    drop(one);
+    wait_until("the first one is gone", || servers() == json!([own("own-2")]));
+}
+
+#[test]
 fn a_server_gets_the_default_variables_and_the_named_ones_of_its_bridge_and_no_others() {
     let shared = Shared::new();
     let out = shared.sandbox.path("environment");
@@ -97,7 +116,7 @@ fn a_server_gets_the_default_variables_and_the_named_ones_of_its_bridge_and_no_o
         .env("TERM", "xterm-test")
         .env("MAINSTAY_LOG", "debug");
     let _host = Host::of(&mut bridge);
-    super::wait_until("the server starts", || out.exists());
+    wait_until("the server starts", || out.exists());
     let environment = fs::read_to_string(&out).unwrap();
     let names: BTreeSet<&str> = environment
         .lines()
