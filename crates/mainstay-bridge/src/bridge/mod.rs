@@ -247,10 +247,9 @@ impl Bridge {
         Self::follow_roots(&mut link);
         loop {
             link = self.wait_for_daemon(link);
-            let (added, answer) = match link.session.note_host_line(line) {
-                FromHost::Send { added } => (added, None),
-                FromHost::Answer(answer) => (Vec::new(), Some(answer)),
-                FromHost::Drop => return,
+            let (added, is_answer) = match link.session.note_host_line(line) {
+                FromHost::Send { added } => (added, false),
+                FromHost::Answer => (Vec::new(), true),
             };
             let Some(stream) = link.stream.clone() else {
                 let why = link.failure.take().unwrap_or_default();
@@ -266,8 +265,7 @@ impl Bridge {
                 self.asked.notify_all();
             }
             drop(link);
-            let replaced = answer.as_ref().and_then(Option::as_deref);
-            let written = write_all(&mut &*stream, replaced.unwrap_or(line));
+            let written = write_all(&mut &*stream, line);
             link = self.link();
             link.is_sending = false;
             // A notification is a system call, also if no thread waits: this is on the way of every message.
@@ -275,7 +273,7 @@ impl Bridge {
                 self.changed.notify_all();
             }
             // An answer belongs to the daemon that asked.
-            if written.is_ok() || answer.is_some() {
+            if written.is_ok() || is_answer {
                 return;
             }
             link.session.not_sent(&added);
@@ -381,7 +379,6 @@ impl Bridge {
                 };
                 match passed {
                     FromDaemon::Pass => self.write_host(line)?,
-                    FromDaemon::PassAs(line) => self.write_host(&line)?,
                     FromDaemon::Swallow(id) => return Ok(Passed::Swallowed(id)),
                     FromDaemon::Ends(notice) => return Ok(Passed::EndNotice(notice)),
                 }

@@ -1,9 +1,9 @@
 //! The host's session as the bridge knows it: what a new daemon must know of it, which requests are open on either side. Does no IO.
 //!
 //! Invariants: each request of the host is answered once, by a daemon or by the bridge. A request that may have run is not sent again
-//! unless it may be repeated. An answer to a question of a daemon that is gone reaches no other daemon.
+//! unless it may be repeated. A question that is open when its daemon ends is withdrawn.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use serde_json::value::RawValue;
 
@@ -18,9 +18,6 @@ const VERSION_KEY: &[u8] = b"\"io.modelcontextprotocol/protocolVersion\"";
 const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 /// Subscriptions of a session: the daemon allows fewer.
 const SUBSCRIPTION_LIMIT: usize = 16 * 1024;
-/// Questions of dead daemons that the host has not answered. A host that leaves more is no longer asked for them.
-const VOID_LIMIT: usize = 4096;
-
 #[derive(Default)]
 pub(super) struct HostSession {
     in_flight: InFlightRequests,
@@ -34,39 +31,24 @@ pub(super) struct HostSession {
     replayed: HashSet<String>,
     /// Listens whose next acknowledgement the host has had already.
     acknowledged: HashSet<String>,
-    questions: DaemonQuestions,
+    /// The daemon's requests that the host has not answered. No other daemon uses their ids.
+    questions: HashSet<String>,
     last_replay: u64,
-}
-
-/// The daemon's requests to the host.
-#[derive(Default)]
-struct DaemonQuestions {
-    open: HashSet<String>,
-    /// Those of daemons that are gone.
-    void: HashSet<String>,
-    /// Questions whose id a dead daemon used too: the id that the host sees, and the daemon's own.
-    renamed: HashMap<String, String>,
-    last_renamed: u64,
 }
 
 /// What becomes of a line of the host.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FromHost {
     /// It is sent as it is. `added` are the requests in it.
-    Send {
-        added: Vec<String>,
-    },
-    /// It answers a question, and goes to the daemon that asked or to none. If `Some`, this is sent in its place.
-    Answer(Option<Vec<u8>>),
-    Drop,
+    Send { added: Vec<String> },
+    /// It answers a question, and is not kept for the next daemon.
+    Answer,
 }
 
 /// What becomes of a line of the daemon.
 #[derive(Debug)]
 pub(super) enum FromDaemon {
     Pass,
-    /// This is passed in its place.
-    PassAs(Vec<u8>),
     /// It was for the bridge. `Some` with the id that it answers.
     Swallow(Option<String>),
     /// The daemon ends the connection.
@@ -87,7 +69,10 @@ impl HostSession {
                 self.note_notification(&method, params);
                 FromHost::Send { added: Vec::new() }
             }
-            LineKind::Response { id, result, error } => self.questions.answered(id, result, error),
+            LineKind::Response { id, .. } => {
+                self.questions.remove(id);
+                FromHost::Answer
+            }
             LineKind::Batch(messages) => {
                 let mut added = Vec::new();
                 for message in messages {
@@ -168,12 +153,15 @@ impl HostSession {
                 self.answered(id, error.is_none());
                 FromDaemon::Pass
             }
-            LineKind::Request { id, method, params } => self.questions.asked(id, &method, params),
+            LineKind::Request { id, .. } => {
+                self.questions.insert(id.to_owned());
+                FromDaemon::Pass
+            }
             LineKind::Notification { method, params } => match &*method {
                 "notifications/subscriptions/acknowledged" => self.acknowledged(params),
                 "notifications/cancelled" => {
                     if let Some(id) = raw_of(params, "requestId") {
-                        self.questions.open.remove(&id);
+                        self.questions.remove(&id);
                     }
                     FromDaemon::Pass
                 }
@@ -229,7 +217,7 @@ impl HostSession {
         FromDaemon::Pass
     }
 
-    /// The daemon is gone. Fails what must not be sent again, keeps the rest for the next daemon, and voids open questions. Returns what
+    /// The daemon is gone. Fails what must not be sent again, keeps the rest for the next daemon, and withdraws open questions. Returns what
     /// the host gets.
     pub(super) fn lost(
         &mut self,
@@ -262,7 +250,7 @@ impl HostSession {
         self.not_sent(&failed);
         self.replayed.clear();
         self.acknowledged.clear();
-        messages.extend(self.questions.void());
+        messages.extend(self.questions.drain().map(|id| failure::cancelled(&id)));
         messages
     }
 
@@ -324,54 +312,6 @@ impl HostSession {
         let line =
             format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n");
         (line.into_bytes(), id)
-    }
-}
-
-impl DaemonQuestions {
-    /// The daemon asks. An id that a dead daemon used and the host has not answered is replaced.
-    fn asked(&mut self, id: &str, method: &str, params: Option<&RawValue>) -> FromDaemon {
-        if !self.void.contains(id) {
-            self.open.insert(id.to_owned());
-            return FromDaemon::Pass;
-        }
-        self.last_renamed += 1;
-        let shown = format!("\"mainstay-question-{}\"", self.last_renamed);
-        self.renamed.insert(shown.clone(), id.to_owned());
-        self.open.insert(shown.clone());
-        let method = serde_json::Value::from(method);
-        let params = params.map_or_else(String::new, |params| format!(",\"params\":{params}"));
-        FromDaemon::PassAs(
-            format!("{{\"jsonrpc\":\"2.0\",\"id\":{shown},\"method\":{method}{params}}}\n").into_bytes(),
-        )
-    }
-
-    /// The host answers.
-    fn answered(&mut self, id: &str, result: Option<&RawValue>, error: Option<&RawValue>) -> FromHost {
-        let is_open = self.open.remove(id);
-        if let Some(own) = self.renamed.remove(id) {
-            let answer = match (result, error) {
-                (Some(result), _) => format!("\"result\":{result}"),
-                (None, Some(error)) => format!("\"error\":{error}"),
-                (None, None) => return FromHost::Drop,
-            };
-            let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{own},{answer}}}\n");
-            return FromHost::Answer(Some(answer.into_bytes()));
-        }
-        if !is_open && self.void.remove(id) {
-            return FromHost::Drop;
-        }
-        FromHost::Answer(None)
-    }
-
-    /// The daemon is gone: tells the host that its questions need no answer.
-    fn void(&mut self) -> Vec<Vec<u8>> {
-        self.renamed.clear();
-        if self.void.len() > VOID_LIMIT {
-            self.void.clear();
-        }
-        let messages = self.open.iter().map(|id| failure::cancelled(id)).collect();
-        self.void.extend(self.open.drain());
-        messages
     }
 }
 

@@ -1,8 +1,11 @@
 //! Requests of servers that a client has not answered yet, and elicitations by URL, which a person answers in a browser. The server's
 //! notification that one is answered comes outside of calls, and only the client that was asked gets it.
 
+use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use mainstay::Generation;
 use mainstay::gateway::message::{self, Object, RawJson, RpcError};
@@ -20,12 +23,19 @@ use crate::protocol::raw;
 const QUESTION_LIMIT: usize = 64;
 
 #[derive(Default)]
-pub(super) struct PendingQuestions(Mutex<QuestionTable>);
+pub(super) struct PendingQuestions(Mutex<HashMap<u64, WaitingServer>>);
 
-#[derive(Default)]
-struct QuestionTable {
-    last: u64,
-    waiting: HashMap<u64, WaitingServer>,
+/// How many bits the first id of a process has: few enough for clients that keep numbers as floating point.
+const FIRST_ID_BITS: u32 = 46;
+
+/// The id of a new question. The session of a bridge outlives its daemon, and a person may answer late: so no other question has this
+/// id, neither of this process nor of the next one, which begins at another random number.
+fn next_id() -> u64 {
+    static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| {
+        let random = RandomState::new().build_hasher().finish();
+        AtomicU64::new(random >> (u64::BITS - FIRST_ID_BITS))
+    });
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 struct WaitingServer {
@@ -57,19 +67,18 @@ impl PendingQuestions {
         origin: QuestionOrigin,
         outbox: Arc<dyn Outbox>,
     ) -> Result<PendingQuestion<'_>, RpcError> {
-        let mut table = lock(&self.0);
-        if table.waiting.len() >= QUESTION_LIMIT {
+        let mut waiting = lock(&self.0);
+        if waiting.len() >= QUESTION_LIMIT {
             let what = format!("the client has {QUESTION_LIMIT} unanswered requests already");
             return Err(RpcError::new(RpcError::INTERNAL_ERROR, what));
         }
-        table.last += 1;
-        let id = table.last;
+        let id = next_id();
         let (sender, answer) = oneshot::channel();
-        let waiting = WaitingServer {
+        let asking = WaitingServer {
             origin,
             answer: sender,
         };
-        table.waiting.insert(id, waiting);
+        waiting.insert(id, asking);
         Ok(PendingQuestion {
             questions: self,
             id,
@@ -80,14 +89,14 @@ impl PendingQuestions {
 
     pub(super) fn answered(&self, id: &RawJson, answer: Result<RawJson, RpcError>) -> bool {
         let Ok(id) = id.parse::<u64>() else { return false };
-        let waiting = lock(&self.0).waiting.remove(&id);
+        let waiting = lock(&self.0).remove(&id);
         waiting.is_some_and(|waiting| waiting.answer.send(answer).is_ok())
     }
 
     /// The server that waits for progress under this token, if it is the only one: two servers may choose the same.
     pub(super) fn origin_of(&self, token: &RawJson) -> Option<QuestionOrigin> {
-        let table = lock(&self.0);
-        let origins = table.waiting.values().map(|waiting| &waiting.origin);
+        let waiting = lock(&self.0);
+        let origins = waiting.values().map(|waiting| &waiting.origin);
         let mut origins = origins.filter(|origin| origin.has(token));
         match (origins.next(), origins.next()) {
             (Some(origin), None) => Some(origin.clone()),
@@ -97,7 +106,7 @@ impl PendingQuestions {
 
     /// How many are not answered.
     pub(super) fn len(&self) -> usize {
-        lock(&self.0).waiting.len()
+        lock(&self.0).len()
     }
 }
 
@@ -141,7 +150,7 @@ impl PendingQuestion<'_> {
 
 impl Drop for PendingQuestion<'_> {
     fn drop(&mut self) {
-        if lock(&self.questions.0).waiting.remove(&self.id).is_none() {
+        if lock(&self.questions.0).remove(&self.id).is_none() {
             return;
         }
         let params = raw(&json!({ "requestId": self.id, "reason": "the answer is not wanted any more" }));

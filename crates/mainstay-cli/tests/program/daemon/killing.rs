@@ -140,11 +140,9 @@ fn the_session_goes_on_with_the_next_daemon() {
     assert_eq!(ledger.count("call sleep_ms"), 1, "it did not run again");
 }
 
-#[test]
-fn a_question_of_a_dead_daemon_is_withdrawn_and_a_late_answer_harms_nothing() {
-    let shared = Shared::new();
-    let ledger = Ledger::temporary();
-    let mut host = Host::of(&mut shared.bridge(&[], &noting(&ledger)));
+/// A host that can be asked.
+fn host_with_a_person(shared: &Shared, ledger: &Ledger) -> Host {
+    let mut host = Host::of(&mut shared.bridge(&[], &noting(ledger)));
     let params = json!({
         "protocolVersion": "2025-06-18",
         "capabilities": { "elicitation": {} },
@@ -152,6 +150,35 @@ fn a_question_of_a_dead_daemon_is_withdrawn_and_a_late_answer_harms_nothing() {
     });
     host.ask("initialize", &params);
     host.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    host
+}
+
+#[test]
+fn an_answer_that_a_host_sends_twice_answers_no_question_of_the_next_daemon() {
+    let shared = Shared::new();
+    let ledger = Ledger::temporary();
+    let mut host = host_with_a_person(&shared, &ledger);
+    let ask = json!({ "kind": "elicitation", "key": "k" });
+    let answer = |action: &str, id: &Value| json!({ "jsonrpc": "2.0", "id": id, "result": { "action": action, "content": { "name": action } } });
+    let first = host.begin_call("ask", &ask);
+    let question = host.wait_for(|message| message["method"] == "elicitation/create");
+    host.write(&answer("decline", &question["id"]));
+    host.answer(first);
+    shared.kill_daemon();
+    let second = host.begin_call("ask", &ask);
+    let again = host.wait_for(|message| message["method"] == "elicitation/create");
+    assert_ne!(again["id"], question["id"]);
+    host.write(&answer("decline", &question["id"]));
+    host.write(&answer("accept", &again["id"]));
+    let result = host.answer(second);
+    assert!(result.to_string().contains("accept"), "{result}");
+}
+
+#[test]
+fn a_question_of_a_dead_daemon_is_withdrawn_and_a_late_answer_harms_nothing() {
+    let shared = Shared::new();
+    let ledger = Ledger::temporary();
+    let mut host = host_with_a_person(&shared, &ledger);
     let ask = json!({ "kind": "elicitation", "key": "k" });
     let first = host.begin_call("ask", &ask);
     let question = host.wait_for(|message| message["method"] == "elicitation/create");
@@ -165,7 +192,7 @@ fn a_question_of_a_dead_daemon_is_withdrawn_and_a_late_answer_harms_nothing() {
     assert_ne!(again["id"], question["id"], "the host can tell them apart");
     let answer = |action: &str, id: &Value| json!({ "jsonrpc": "2.0", "id": id, "result": { "action": action, "content": { "name": action } } });
     host.write(&answer("cancel", &question["id"]));
-    // The bridge reads in order: when it has answered this, it has dropped the late answer.
+    // The bridge reads in order: when it has answered this, the daemon has had the late answer.
     let echo = host.begin_call("echo", &json!({ "key": "after it" }));
     host.answer(echo);
     assert!(host.answered(second).is_none(), "the late answer is for none");
