@@ -4,12 +4,16 @@
 //! invalid is refused. A running daemon sees the change by itself, since it watches the file.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use mainstay::config::{ConfigError, Severity, nearest};
 
 use crate::file::{FileError, FileSnapshot, Keep, create};
 use crate::import::{group_of, read};
 use crate::text::{ConfigValue, EditError, EditableText};
+
+/// How long an edit is made again while others change the file: of many runs at once, each attempt lets one finish.
+const EDIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What an empty configuration begins with.
 const NEW_FILE: &str = "{}\n";
@@ -72,17 +76,17 @@ impl From<ConfigError> for ServerEditError {
 
 /// Adds a server. Makes the file if there is none.
 pub fn add_server(file: &Path, name: &str, entry: &ConfigValue) -> Result<Written, ServerEditError> {
-    let mut opened = ConfigFile::open(file)?;
-    if opened.find(name)?.is_some() {
-        return Err(ServerEditError::Exists {
-            file: file.to_owned(),
-            name: name.to_owned(),
-        });
-    }
-    let mut keys = group_of(&opened.text)?;
-    keys.push(name.to_owned());
-    opened.text.set(&borrowed(&keys), entry)?;
-    opened.write(Some(name))
+    edit(file, Some(name), |opened| {
+        if opened.find(name)?.is_some() {
+            return Err(ServerEditError::Exists {
+                file: file.to_owned(),
+                name: name.to_owned(),
+            });
+        }
+        let mut keys = group_of(&opened.text)?;
+        keys.push(name.to_owned());
+        Ok(opened.text.set(&borrowed(&keys), entry)?)
+    })
 }
 
 /// Changes a server: sets each of these keys, or removes it if it has no value. All other keys stay.
@@ -91,27 +95,48 @@ pub fn change_server(
     name: &str,
     changes: &[(String, Option<ConfigValue>)],
 ) -> Result<Written, ServerEditError> {
-    let mut opened = ConfigFile::open(file)?;
-    let entry = opened.require(name)?;
-    for (key, value) in changes {
-        let mut keys = borrowed(&entry);
-        keys.push(key);
-        match value {
-            Some(value) => opened.text.set(&keys, value)?,
-            None => {
-                opened.text.remove(&keys)?;
+    edit(file, Some(name), |opened| {
+        let entry = opened.require(name)?;
+        for (key, value) in changes {
+            let mut keys = borrowed(&entry);
+            keys.push(key);
+            match value {
+                Some(value) => opened.text.set(&keys, value)?,
+                None => {
+                    opened.text.remove(&keys)?;
+                }
             }
         }
-    }
-    opened.write(Some(name))
+        Ok(())
+    })
 }
 
 /// Removes a server.
 pub fn remove_server(file: &Path, name: &str) -> Result<Written, ServerEditError> {
-    let mut opened = ConfigFile::open(file)?;
-    let entry = opened.require(name)?;
-    opened.text.remove(&borrowed(&entry))?;
-    opened.write(None)
+    edit(file, None, |opened| {
+        let entry = opened.require(name)?;
+        opened.text.remove(&borrowed(&entry))?;
+        Ok(())
+    })
+}
+
+/// Edits the file as it is now: if another run or program changes it meanwhile, the edit is made again, on the new text. `changed` is
+/// the server that must be valid.
+fn edit(
+    file: &Path,
+    changed: Option<&str>,
+    change: impl Fn(&mut ConfigFile) -> Result<(), ServerEditError>,
+) -> Result<Written, ServerEditError> {
+    let started = Instant::now();
+    loop {
+        let mut opened = ConfigFile::open(file)?;
+        change(&mut opened)?;
+        match opened.write(changed) {
+            Err(ServerEditError::File(FileError::Changed { .. } | FileError::Vanished { .. }))
+                if started.elapsed() < EDIT_TIMEOUT => {}
+            done => return done,
+        }
+    }
 }
 
 /// The configuration file with its text, to be edited.
@@ -229,4 +254,36 @@ fn validated(text: &EditableText, name: &str) -> Result<Vec<String>, ServerEditE
 
 fn borrowed(keys: &[String]) -> Vec<&str> {
     keys.iter().map(String::as_str).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn of_many_edits_at_once_each_is_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mainstay/mcp.json");
+        let entry = ConfigValue::Table(vec![("command".to_owned(), "x".into())]);
+        let names: Vec<String> = (0..16).map(|n| format!("s{n}")).collect();
+        let at_once = |edit: &(dyn Fn(&str) -> Result<Written, ServerEditError> + Sync)| {
+            thread::scope(|scope| {
+                let edits: Vec<_> = names.iter().map(|name| scope.spawn(|| edit(name))).collect();
+                for edit in edits {
+                    edit.join().unwrap().unwrap();
+                }
+            });
+        };
+        at_once(&|name| add_server(&file, name, &entry));
+        let text = fs::read_to_string(&file).unwrap();
+        for name in &names {
+            assert!(text.contains(&format!("\"{name}\"")), "{name} is lost: {text}");
+        }
+        at_once(&|name| remove_server(&file, name));
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(!text.contains("command"), "{text}");
+    }
 }
