@@ -37,6 +37,14 @@ impl Sought {
             Self::Resource => "resource",
         }
     }
+
+    /// Whether a word in the second place is the name of an item, so that the first one is a server.
+    fn is_name(self, word: &str) -> bool {
+        match self {
+            Self::Tool | Self::Prompt => !word.contains(['=', '{']) && word != "-",
+            Self::Resource => true,
+        }
+    }
 }
 
 impl Picked {
@@ -51,7 +59,15 @@ impl Picked {
             rest: rest.to_vec(),
         };
         if matches!(setup.source, Source::Address | Source::Arguments) {
-            return Ok(picked(first, rest));
+            return match rest.split_first() {
+                Some((name, rest)) if sought.is_name(name) => {
+                    if !setup.servers.iter().any(|server| server.name() == first) {
+                        return Err(CommandFailure::usage(setup.only_one(first, name, sought)));
+                    }
+                    Ok(picked(name, rest))
+                }
+                Some(_) | None => Ok(picked(first, rest)),
+            };
         }
         let is_server = setup.servers.iter().any(|server| server.name() == first);
         if is_server || setup.refused.contains(first) {
@@ -102,12 +118,20 @@ impl Setup {
         }
     }
 
+    /// The first word is not the name of the one server on the command line.
+    fn only_one(&self, first: &str, name: &str, sought: Sought) -> anyhow::Error {
+        let what = sought.word();
+        let server = self.servers.first().map_or("", ServerConfig::name);
+        anyhow!(
+            "there is no server {first:?}: the command line names the server, {server:?}; leave {first:?} out, and name the {what} \
+             {name:?} alone"
+        )
+    }
+
     /// The first word is neither a server nor a public name.
     fn not_public(&self, first: &str, rest: &[String], sought: Sought) -> anyhow::Error {
         // A name in the second place: the first was meant to be a server.
-        let names_server = rest
-            .first()
-            .is_some_and(|word| !word.contains(['=', '{']) && word != "-");
+        let names_server = rest.first().is_some_and(|word| sought.is_name(word));
         if names_server || !first.contains("__") {
             let what = sought.word();
             let unknown = self.unknown(first);

@@ -27,14 +27,17 @@ pub(crate) fn disable(arguments: &OrderArgs, screen: &Screen) -> Done {
     })
 }
 
-/// Gives the order to each server. One that does not take it does not keep the others from it; the last failure is the
-/// result.
+/// Gives the order to each server, if all of them exist. One that does not take it does not keep the others from it; the last
+/// failure is the result.
 fn order(
     servers: &[String],
     screen: &Screen,
     give: &impl AsyncFn(&ControlClient, &str) -> Result<ServerStatus, ControlError>,
 ) -> Done {
     with_daemon(async |client| {
+        for server in servers {
+            client.server(server).await.map_err(failed)?;
+        }
         let mut result = Ok(Exit::Success);
         for server in servers {
             match give(client, server).await {

@@ -161,6 +161,22 @@ fn a_server_with_an_error_in_its_configuration_is_shown_with_the_error_until_tha
 }
 
 #[test]
+fn an_order_to_several_servers_is_given_to_none_if_one_does_not_exist() {
+    let shared = with(&json!({ "a": good(), "b": good() }));
+    wait_for_state(&shared, "a", "connected");
+    let before = server(&shared, "a")["generation"].clone();
+    for order in ["restart", "disable", "enable"] {
+        let ran = shared.sandbox.run(&[order, "a", "nope"]);
+        ran.exits(2).says("nope");
+        assert!(!ran.stderr.contains("a is "), "{order}: {}", ran.stderr);
+    }
+    assert_eq!(server(&shared, "a")["generation"], before, "nothing was done");
+    shared.sandbox.run(&["disable", "a", "b"]).exits(0);
+    wait_for_state(&shared, "a", "disabled");
+    wait_for_state(&shared, "b", "disabled");
+}
+
+#[test]
 fn orders_take_effect_and_survive_a_restart_of_the_daemon() {
     let shared = with(&json!({ "a": good(), "b": good() }));
     wait_for_state(&shared, "a", "connected");

@@ -186,8 +186,12 @@ fn every_command_takes_a_server_from_the_command_line() {
         (&["describe", "mainstay__echo"], "text  string, required"),
         (&["call", "echo", "text=hello"], "hello"),
         (&["call", "echo", r#"{"text": "hello"}"#, "--json"], "hello"),
+        (&["call", "mainstay", "echo", "text=hello"], "hello"),
+        (&["describe", "mainstay", "echo"], "text  string, required"),
         (&["read", "demo://square/7"], "49"),
+        (&["read", "mainstay", "demo://square/7"], "49"),
         (&["prompt", "summarize", "text=x"], "user: "),
+        (&["prompt", "mainstay", "summarize", "text=x"], "user: "),
         (&["ping"], "3 of 3"),
     ] {
         let mut line = words.to_vec();

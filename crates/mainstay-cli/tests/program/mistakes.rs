@@ -143,3 +143,20 @@ fn the_hint_at_what_there_is_names_the_server_of_the_command_line() {
         .exits(2)
         .says(&format!("`mainstay tools -- {MAINSTAY} demo-server` lists them"));
 }
+
+#[test]
+fn a_server_s_name_beside_a_server_of_the_command_line_is_refused_with_the_remedy() {
+    let sandbox = Sandbox::new();
+    for (words, what) in [
+        (&["call", "time", "echo", "text=x"][..], "tool \"echo\""),
+        (&["describe", "time", "echo"], "tool \"echo\""),
+        (&["prompt", "time", "summarize"], "prompt \"summarize\""),
+        (&["read", "time", "demo://about"], "resource \"demo://about\""),
+    ] {
+        let mut line = words.to_vec();
+        line.extend(["--", MAINSTAY, "demo-server"]);
+        sandbox.run(&line).exits(2).says(&format!(
+            "there is no server \"time\": the command line names the server, \"mainstay\"; leave \"time\" out, and name the {what} alone"
+        ));
+    }
+}
