@@ -39,7 +39,9 @@ impl Redaction {
         for (name, value) in program.env() {
             self.add(value.expose(), name);
         }
-        let texts = std::iter::once(program.command()).chain(program.args());
+        let texts = std::iter::once(program.command())
+            .chain(program.args())
+            .chain(program.cwd());
         texts.for_each(|text| self.add_text(text));
     }
 

@@ -30,10 +30,10 @@ pub(super) fn examine(servers: &[ServerConfig]) -> Examination {
     let count = programs(servers).count();
     let mut found = Examination::new("commands", format!("{count} looked up"));
     for (server, target) in programs(servers) {
-        if let Some(cwd) = target.cwd().filter(|cwd| !cwd.is_dir()) {
+        if let Some(cwd) = target.cwd().filter(|cwd| !Path::new(cwd.value()).is_dir()) {
             found.problem(
                 server,
-                format!("its working directory {} does not exist", cwd.display()),
+                format!("its working directory {cwd} does not exist"),
                 "create it, or correct \"cwd\"",
             );
         }
@@ -54,7 +54,7 @@ pub(super) fn examine(servers: &[ServerConfig]) -> Examination {
 fn at_path(server: &str, target: &StdioTarget, found: &mut Examination) {
     let (command, shown) = (target.command().value(), target.command().shown());
     let place = match target.cwd() {
-        Some(cwd) => cwd.join(command),
+        Some(cwd) => Path::new(cwd.value()).join(command),
         None => Path::new(command).to_owned(),
     };
     if program::is_runnable(&place) {

@@ -39,7 +39,10 @@ pub(super) fn examine() -> Examination {
         found.problem(
             shown,
             "there is something else where the daemon's socket belongs",
-            format!("remove it: `rm {}`", socket.display()),
+            match there.is_dir() {
+                true => format!("look what is in it, and remove it: `rm -r {}`", socket.display()),
+                false => format!("remove it: `rm {}`", socket.display()),
+            },
         );
     } else if listens(&socket) {
         found.summary = format!("{shown}: a daemon listens");

@@ -244,6 +244,10 @@ fn a_socket_that_a_dead_daemon_left_and_a_directory_that_others_can_write_to_are
         said.contains("something else") && remedy.contains("rm "),
         "{said}; {remedy}"
     );
+    fs::remove_file(&socket).unwrap();
+    fs::create_dir(&socket).unwrap();
+    let (_, remedy) = problem(&examine(), "daemon socket", socket.to_str().unwrap());
+    assert!(remedy.contains("rm -r "), "{remedy}");
     fs::set_permissions(&runtime, fs::Permissions::from_mode(0o777)).unwrap();
     let (said, remedy) = problem(&examine(), "daemon socket", "runtime directory");
     assert!(said.contains("other users can write to"), "{said}");

@@ -1,5 +1,6 @@
 //! What a person is told about a mistake: of his own, or of a program that he takes for a server.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::thread;
@@ -25,6 +26,59 @@ fn a_secret_in_the_arguments_is_on_no_screen_and_is_warned_of() {
         );
         ran.prints("--api-key=***").prints("TOKEN=***");
     }
+}
+
+#[test]
+fn the_value_of_a_variable_is_on_no_screen_wherever_the_configuration_uses_it() {
+    let secret = "hunter2-hunter2";
+    let shared = crate::daemon::Shared {
+        sandbox: Sandbox::with(&json!({
+            "command": { "command": "/nowhere/${HUNTED}/program" },
+            "name": { "command": "program-${HUNTED}" },
+            "argument": { "command": "sh", "args": ["-c", "echo $0 >&2; exit 3", "${HUNTED}"] },
+            "directory": { "command": "sh", "cwd": "/nowhere/${HUNTED}" },
+            "address": { "url": "http://127.0.0.1:9/${HUNTED}?key=${HUNTED}" },
+            "host": { "url": "http://${HUNTED}.invalid/mcp" },
+        })),
+    };
+    let sandbox = &shared.sandbox;
+    let run = |line: &[&str]| {
+        let mut command = sandbox.command(line);
+        let ran = crate::sandbox::finish(command.env("HUNTED", secret).spawn().expect("it starts"));
+        format!("{}{}", ran.stdout, ran.stderr)
+    };
+    let log = fs::File::create(sandbox.path("log")).unwrap();
+    let mut daemon = sandbox.command(&["daemon", "run"]);
+    let mut daemon = daemon.env("HUNTED", secret).stderr(log).spawn().unwrap();
+    crate::daemon::wait_until("every server has failed", || {
+        let servers = shared.sandbox.run(&["status", "--json"]);
+        let document: serde_json::Value = serde_json::from_str(&servers.stdout).unwrap_or_default();
+        document["servers"].as_array().is_some_and(|servers| {
+            let failed = |server: &serde_json::Value| !server["last_failure"].is_null();
+            servers.len() == 6 && servers.iter().all(failed)
+        })
+    });
+    for line in [
+        &["status"][..],
+        &["status", "--json"],
+        &["daemon", "status", "--json"],
+        &["doctor"],
+        &["doctor", "--json"],
+        &["events"],
+        &["events", "--json"],
+        &["logs", "argument"],
+        &["call", "directory", "x"],
+        &["check", "--no-daemon", "--timeout", "5s"],
+        &["check", "--no-daemon", "--timeout", "5s", "--json"],
+        &["check", "--no-start"],
+    ] {
+        let seen = run(line);
+        assert!(!seen.contains(secret), "{line:?}: {seen}");
+    }
+    let log = fs::read_to_string(sandbox.path("log")).unwrap();
+    assert!(!log.contains(secret), "{log}");
+    run(&["daemon", "stop"]);
+    daemon.wait().unwrap();
 }
 
 #[test]

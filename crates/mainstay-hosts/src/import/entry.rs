@@ -53,8 +53,8 @@ pub(super) fn entry_of(server: &ServerConfig, source: &Node<'_>, spelling: Spell
                 keys.push(("args".to_owned(), ConfigValue::List(args.collect())));
             }
             environment(program.env(), object, nested, spelling, &mut keys);
-            if let Some(cwd) = program.cwd().and_then(Path::to_str) {
-                keys.push(("cwd".to_owned(), spelling.read(cwd)));
+            if let Some(cwd) = program.cwd() {
+                keys.push(("cwd".to_owned(), spelling.read(cwd.value())));
             }
         }
         Target::Http(address) => {

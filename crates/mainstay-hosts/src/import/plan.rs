@@ -223,7 +223,9 @@ fn is_faithful(read: &ServerConfig, config: &ServerConfig) -> bool {
                     .env()
                     .iter()
                     .all(|(name, value)| env.get(name) == Some(value))
-                && (program.cwd().is_none() || program.cwd() == read_program.cwd())
+                && program
+                    .cwd()
+                    .is_none_or(|cwd| read_program.cwd().is_some_and(|read| read.value() == cwd.value()))
                 && read.tools() == config.tools()
         }
         _ => is_same(read, config),

@@ -252,7 +252,7 @@ fn an_imported_entry_means_what_it_means_in_its_host() {
     };
     let work = fixtures().join("work").display().to_string();
     for (name, expected) in [
-        ("bigquery", format!(r#"{{ "command": "npx", "args": ["-y", "@example/bigquery-mcp", "--project", "${{GCP_PROJECT}}"], "env": {{ "BQ_REGION": "${{BQ_REGION}}", "GOOGLE_APPLICATION_CREDENTIALS": "${{HOME}}/.gcp.json" }}, "call_timeout": 30, "call_idle_timeout": 30, "tools": {{ "include": ["query"] }} }}"#)),
+        ("bigquery", r#"{ "command": "npx", "args": ["-y", "@example/bigquery-mcp", "--project", "${GCP_PROJECT}"], "env": { "BQ_REGION": "${BQ_REGION}", "GOOGLE_APPLICATION_CREDENTIALS": "${HOME}/.gcp.json" }, "call_timeout": 30, "call_idle_timeout": 30, "tools": { "include": ["query"] } }"#.to_owned()),
         ("search", r#"{ "url": "https://search.example/mcp", "headers": { "X-Api-Key": "${SEARCH_KEY}" } }"#.to_owned()),
         ("perplexity", r#"{ "command": "npx", "args": ["-y", "server-perplexity-ask"], "env": { "PERPLEXITY_API_KEY": "${MAINSTAY_INPUT_PERPLEXITY_KEY}" } }"#.to_owned()),
         ("issue tracker", r#"{ "command": "npx", "args": ["-y", "@example/tracker-mcp"], "env": { "TRACKER_URL": "https://tracker.example", "TRACKER_TOKEN": "${TRACKER_TOKEN}" }, "enabled": false, "call_timeout": 60, "call_idle_timeout": 60 }"#.to_owned()),

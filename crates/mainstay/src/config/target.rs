@@ -157,8 +157,8 @@ impl StdioTarget {
     }
 
     /// The directory it runs in; `None` for the working directory of this process.
-    pub fn cwd(&self) -> Option<&Path> {
-        self.cwd.as_ref().map(|cwd| Path::new(cwd.value()))
+    pub fn cwd(&self) -> Option<&ConfigText> {
+        self.cwd.as_ref()
     }
 }
 

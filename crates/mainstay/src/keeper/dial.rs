@@ -448,7 +448,7 @@ fn spec(target: &StdioTarget, redaction: &Arc<Redaction>) -> Spec {
                 .collect()
         }),
         env: env.collect(),
-        cwd: target.cwd().map(Into::into),
+        cwd: target.cwd().map(|cwd| cwd.value().into()),
         redaction: redaction.clone(),
     }
 }

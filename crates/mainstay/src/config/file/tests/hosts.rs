@@ -27,7 +27,7 @@ fn summary(server: &ServerConfig) -> String {
         Target::Stdio(program) => {
             parts.push(program.command().value().to_owned());
             parts.extend(program.args().iter().map(|arg| arg.value().to_owned()));
-            parts.extend(program.cwd().map(|cwd| format!("in {}", cwd.display())));
+            parts.extend(program.cwd().map(|cwd| format!("in {}", cwd.value())));
             let env = program.env().iter();
             parts.extend(env.map(|(name, value)| format!("{name}={}", value.expose())));
         }
