@@ -27,6 +27,8 @@ pub(super) struct BlockingLines<R> {
     /// Whether the line that is being read was too long, and parts of it were passed on.
     is_in_parts: bool,
     limit: usize,
+    /// Whether a last line needs no end. A daemon that was killed may have written a part of a line.
+    ends_last_line: bool,
 }
 
 /// What was read.
@@ -35,13 +37,22 @@ pub(super) enum LinePiece<'a> {
     Line(&'a [u8]),
     /// A part of a line that is too long to be held. `is_last` with the end of it.
     Part { bytes: &'a [u8], is_last: bool },
-    /// The other side has closed; what it wrote of an unfinished line is dropped.
+    /// The other side has closed.
     End,
 }
 
 impl<R: Read + AsFd> BlockingLines<R> {
-    pub(super) fn new(input: R) -> Self {
+    /// The lines of a daemon. What it wrote of an unfinished line is dropped.
+    pub(super) fn of_daemon(input: R) -> Self {
         Self::with_limit(input, LINE_LIMIT)
+    }
+
+    /// The lines of a host. Its last line needs no end.
+    pub(super) fn of_host(input: R) -> Self {
+        Self {
+            ends_last_line: true,
+            ..Self::with_limit(input, LINE_LIMIT)
+        }
     }
 
     fn with_limit(input: R, limit: usize) -> Self {
@@ -52,6 +63,7 @@ impl<R: Read + AsFd> BlockingLines<R> {
             searched: 0,
             is_in_parts: false,
             limit,
+            ends_last_line: false,
         }
     }
 
@@ -100,7 +112,11 @@ impl<R: Read + AsFd> BlockingLines<R> {
             self.buffer.truncate(filled + length);
             self.searched = filled;
             if length == 0 {
-                return LinePiece::End;
+                let is_unfinished = self.is_in_parts || self.start < self.buffer.len();
+                if !(self.ends_last_line && is_unfinished && read.is_ok()) {
+                    return LinePiece::End;
+                }
+                self.buffer.push(b'\n');
             }
         }
     }
@@ -185,6 +201,37 @@ mod tests {
     }
 
     #[test]
+    fn the_last_line_of_a_host_needs_no_end() {
+        let (mut near, remote) = UnixStream::pair().unwrap();
+        near.write_all(b"one\ntwo").unwrap();
+        drop(near);
+        let mut lines = BlockingLines::of_host(remote);
+        assert!(matches!(lines.next(), LinePiece::Line(b"one\n")));
+        assert!(matches!(lines.next(), LinePiece::Line(b"two\n")));
+        assert!(matches!(lines.next(), LinePiece::End));
+    }
+
+    #[test]
+    fn the_last_line_of_a_host_above_the_limit_is_ended_in_its_last_part() {
+        let (mut near, remote) = UnixStream::pair().unwrap();
+        near.write_all(b"0123456789").unwrap();
+        drop(near);
+        let mut lines = BlockingLines {
+            limit: 4,
+            ..BlockingLines::of_host(remote)
+        };
+        let mut parts = Vec::new();
+        loop {
+            match lines.next() {
+                LinePiece::Part { bytes, is_last } => parts.push((bytes.to_vec(), is_last)),
+                LinePiece::Line(line) => panic!("{line:?} is no part"),
+                LinePiece::End => break,
+            }
+        }
+        assert_eq!(parts, [(b"0123456789".to_vec(), false), (b"\n".to_vec(), true)]);
+    }
+
+    #[test]
     fn a_line_above_the_limit_passes_in_parts_and_the_next_one_whole() {
         let long = vec![b'x'; 100_000];
         let passed = passed(1000, &[b"short\n", &long, b"\nnext\n"]);
@@ -206,7 +253,7 @@ mod tests {
             write_all(&mut near, &large).unwrap();
             write_all(&mut near, b"\n").unwrap();
         });
-        let mut lines = BlockingLines::new(remote);
+        let mut lines = BlockingLines::of_daemon(remote);
         let LinePiece::Line(line) = lines.next() else {
             panic!("a line");
         };
@@ -218,7 +265,7 @@ mod tests {
     fn a_line_that_was_read_already_is_not_waited_for() {
         let (mut near, remote) = UnixStream::pair().unwrap();
         near.write_all(b"one\ntwo\nhalf").unwrap();
-        let mut lines = BlockingLines::new(remote);
+        let mut lines = BlockingLines::of_daemon(remote);
         assert!(matches!(lines.next(), LinePiece::Line(b"one\n")));
         assert!(lines.wait_until(Instant::now()), "the second line is there");
         assert!(matches!(lines.next(), LinePiece::Line(b"two\n")));
@@ -228,7 +275,7 @@ mod tests {
     #[test]
     fn the_buffer_of_a_large_line_is_given_back_when_it_has_passed() {
         let (mut near, remote) = UnixStream::pair().unwrap();
-        let mut lines = BlockingLines::new(remote);
+        let mut lines = BlockingLines::of_daemon(remote);
         let large = [vec![b'z'; 1_000_000], b"\n".to_vec()].concat();
         let writing = thread::spawn(move || {
             near.write_all(&large).unwrap();

@@ -170,7 +170,7 @@ impl Bridge {
 
     /// Passes the host's lines to the daemon until the host closes its side.
     fn read_host(&self, input: File) {
-        let mut lines = BlockingLines::new(input);
+        let mut lines = BlockingLines::of_host(input);
         // Where the parts of a line go that is too long.
         let mut parts_to = None;
         loop {
@@ -464,7 +464,7 @@ impl Bridge {
     fn resume(self: &Arc<Self>, dialed: Dialed) -> Option<BlockingLines<UnixStream>> {
         let Dialed { stream, reply } = dialed;
         let initialize = self.link().session.replay_initialize();
-        let mut lines = BlockingLines::new(stream);
+        let mut lines = BlockingLines::of_daemon(stream);
         if let Some((line, id)) = initialize {
             write_all(&mut lines.get_ref(), &line).ok()?;
             // What follows belongs to a session that is open.
@@ -534,7 +534,7 @@ impl Bridge {
         let mut link = self.link();
         link.stream = Some(Arc::new(stream.try_clone()?));
         link.server = reply.server;
-        Ok(BlockingLines::new(stream))
+        Ok(BlockingLines::of_daemon(stream))
     }
 
     fn link(&self) -> MutexGuard<'_, Link> {

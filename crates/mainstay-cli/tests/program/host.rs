@@ -158,6 +158,12 @@ impl Host {
         writeln!(input, "{message}").expect("the program reads");
     }
 
+    /// Writes a last message without a line break, and closes the program's input.
+    pub(crate) fn write_last(&mut self, message: &impl Display) {
+        let mut input = self.input.take().expect("open");
+        write!(input, "{message}").expect("the program reads");
+    }
+
     /// Closes the program's input.
     pub(crate) fn close_input(&mut self) {
         drop(self.input.take());

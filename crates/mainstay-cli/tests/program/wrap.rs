@@ -16,6 +16,32 @@ fn wrapped(sandbox: &Sandbox, server: &FaultyServer) -> Host {
 }
 
 #[test]
+fn a_last_message_without_a_line_break_is_answered() {
+    let shared = crate::daemon::Shared::new();
+    for line in [
+        &["wrap"][..],
+        &["connect"],
+        &["connect", "--share", "never"],
+        &["serve", "--stdio"],
+    ] {
+        let server = ["--", MAINSTAY, "demo-server"];
+        let is_own = line[0] != "serve";
+        let line = line.iter().chain(server.iter().filter(|_| is_own));
+        let line: Vec<&str> = line.copied().collect();
+        let mut host = Host::start(&shared.sandbox, &line);
+        let tools = host.tools().len();
+        host.write_last(&json!({ "jsonrpc": "2.0", "id": 4711, "method": "tools/list" }));
+        let answer = host.answer(4711);
+        assert_eq!(
+            answer["result"]["tools"].as_array().map(Vec::len),
+            Some(tools),
+            "{line:?}"
+        );
+        host.leave().exits(0);
+    }
+}
+
+#[test]
 fn a_wrapped_server_is_served_under_its_own_names_and_ends_with_its_host() {
     let sandbox = Sandbox::new();
     let mut host = Host::start(&sandbox, &["wrap", "--", MAINSTAY, "demo-server"]);

@@ -102,7 +102,8 @@ fn take(head: &mut BytesMut, buffer: &mut ReadBuf<'_>) {
     }
 }
 
-/// What a bridge sends after its first line, until the bridge closes its side or the daemon ends.
+/// What a bridge sends after its first line, until the bridge closes its side or the daemon ends. The end of the daemon is an error: the
+/// line that is being read goes to the next daemon as a whole.
 pub(super) struct BridgeInput<R> {
     head: BytesMut,
     input: R,
@@ -131,12 +132,34 @@ impl<R: AsyncRead + Unpin> AsyncRead for BridgeInput<R> {
     ) -> Poll<io::Result<()>> {
         if self.is_ended || self.ending.as_mut().poll(context).is_ready() {
             self.is_ended = true;
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
         if !self.head.is_empty() {
             take(&mut self.head, buffer);
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut self.input).poll_read(context, buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_end_of_the_daemon_is_not_taken_for_the_end_of_what_a_bridge_sends() {
+        let (ending, ended) = watch::channel(None);
+        let mut input = BridgeInput::new(BytesMut::from(&b"{\"half"[..]), tokio::io::empty(), ended);
+        let mut read = [0; 64];
+        assert_eq!(input.read(&mut read).await.unwrap(), 6);
+        assert_eq!(
+            input.read(&mut read).await.unwrap(),
+            0,
+            "the bridge has closed its side"
+        );
+        ending.send_replace(Some(EndReason::Restart));
+        for _ in 0..2 {
+            assert!(input.read(&mut read).await.is_err());
+        }
     }
 }

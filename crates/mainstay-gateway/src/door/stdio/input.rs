@@ -77,7 +77,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// The next line that is not blank. An input that fails counts as ended.
+    /// The next line that is not blank. A last line needs no line break. An input that fails counts as ended, and what was read of an
+    /// unfinished line is dropped.
     ///
     /// Cancel safety: dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> ReadLine {
@@ -89,9 +90,24 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             }
             self.buffer.reserve(READ_SIZE);
             match self.input.read_buf(&mut self.buffer).await {
-                Ok(0) | Err(_) => return ReadLine::End,
+                Ok(0) => return self.last_line(),
+                Err(_) => return ReadLine::End,
                 Ok(bytes) => self.turn.count_bytes(bytes),
             }
+        }
+    }
+
+    /// What the client wrote behind its last line break.
+    fn last_line(&mut self) -> ReadLine {
+        let line = self.buffer.split();
+        self.searched = 0;
+        if let Some(mut skipped) = self.skipped.take() {
+            skipped.push(&line);
+            return ReadLine::TooLong(skipped);
+        }
+        match line.trim_ascii().is_empty() {
+            true => ReadLine::End,
+            false => ReadLine::Line(line.freeze()),
         }
     }
 
@@ -146,20 +162,30 @@ impl<R: AsyncRead + Unpin> ClientInput<R> {
     async fn wait_within(mut input: R, limit: usize) -> Option<Self> {
         let mut buffer = BytesMut::new();
         let (mut line, mut searched) = (0, 0);
+        let mut is_ended = false;
         let mut turn = Turn::new();
         while buffer.len() <= limit {
             turn.yield_if_over().await;
-            let Some(at) = buffer[searched..].iter().position(|byte| *byte == b'\n') else {
-                searched = buffer.len();
-                buffer.reserve(READ_SIZE);
-                match input.read_buf(&mut (&mut buffer).limit(READ_SIZE)).await {
-                    Ok(0) | Err(_) => return None,
-                    Ok(bytes) => turn.count_bytes(bytes),
+            let end = buffer[searched..].iter().position(|byte| *byte == b'\n');
+            searched = match end {
+                Some(at) => searched + at + 1,
+                None if is_ended => return None,
+                None => {
+                    searched = buffer.len();
+                    buffer.reserve(READ_SIZE);
+                    match input.read_buf(&mut (&mut buffer).limit(READ_SIZE)).await {
+                        // A last line needs no line break.
+                        Ok(0) => is_ended = true,
+                        Err(_) => return None,
+                        Ok(bytes) => {
+                            turn.count_bytes(bytes);
+                            continue;
+                        }
+                    }
+                    searched
                 }
-                continue;
             };
             turn.count_message();
-            searched += at + 1;
             let message = Bytes::copy_from_slice(buffer[line..searched].trim_ascii());
             line = searched;
             if let Some(FirstRequest { introduction }) = FirstRequest::of(&message).await {

@@ -33,16 +33,47 @@ async fn read(pieces: &[&[u8]], limit: usize) -> Vec<String> {
 
 #[tokio::test]
 async fn lines_are_read_however_they_come_in_pieces_and_blank_ones_are_not() {
-    let whole = [&b"one\n\n  \r\ntwo\r\nunfinished"[..]];
+    let whole = [&b"one\n\n  \r\ntwo\r\nwithout an end"[..]];
     let pieces: Vec<&[u8]> = whole[0].chunks(1).collect();
     for pieces in [&whole[..], &pieces] {
-        assert_eq!(read(pieces, 100).await, ["one", "two"]);
+        assert_eq!(read(pieces, 100).await, ["one", "two", "without an end"]);
     }
+    assert_eq!(read(&[b"one\n  "], 100).await, ["one"]);
+}
+
+/// An input that fails when this was read.
+struct Failing(&'static [u8]);
+
+impl AsyncRead for Failing {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.0.is_empty() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        buffer.put_slice(std::mem::take(&mut self.0));
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn an_unfinished_line_of_an_input_that_fails_is_dropped() {
+    let mut lines = LineReader::new(Failing(b"one\n{\"half"), 100);
+    assert!(matches!(lines.next().await, ReadLine::Line(_)));
+    assert!(matches!(lines.next().await, ReadLine::End));
+    assert!(
+        ClientInput::wait_for_request(Failing(PING.as_bytes()))
+            .await
+            .is_none()
+    );
 }
 
 #[tokio::test]
 async fn a_line_that_is_too_long_is_skipped_and_the_next_is_read() {
     let long = vec![b'x'; 3 * READ_SIZE];
+    assert_eq!(read(&[&long], 100).await, [format!("too long: {}", long.len())]);
     let skipped = format!("too long: {}", long.len() + 1);
     assert_eq!(read(&[&long, b"\nnext\n"], 100).await, [skipped.as_str(), "next"]);
 }
@@ -140,11 +171,24 @@ async fn a_client_is_known_by_its_first_request_and_nothing_of_its_input_is_lost
 
 #[tokio::test]
 async fn a_client_that_leaves_without_a_request_is_not_served() {
-    for said in ["", "\n", NOTIFICATION, &format!("{NOTIFICATION}\n"), PING] {
+    for said in ["", "\n", NOTIFICATION, &format!("{NOTIFICATION}\n")] {
         assert!(
             ClientInput::wait_for_request(said.as_bytes()).await.is_none(),
             "{said}"
         );
+    }
+}
+
+#[tokio::test]
+async fn a_first_request_may_be_the_last_line_and_have_no_end() {
+    for said in [INITIALIZE.to_owned(), format!("{NOTIFICATION}\n{INITIALIZE}")] {
+        let mut input = ClientInput::wait_for_request(said.as_bytes())
+            .await
+            .expect("a request");
+        assert!(input.introduction().is_some(), "{said}");
+        let mut read = String::new();
+        input.read_to_string(&mut read).await.unwrap();
+        assert_eq!(read, said);
     }
 }
 
