@@ -15,11 +15,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
+use mainstay::Outcome;
 use mainstay::gateway::message::RpcError;
 
 use crate::lock::lock;
 use crate::principal::Principal;
-use crate::protocol::SERVER_UNAVAILABLE;
+use crate::protocol::limit_error;
 use table::{BudgetTable, HeldFor};
 
 /// How many bytes may be held for clients.
@@ -133,7 +134,7 @@ impl fmt::Display for Spent {
 
 impl From<Spent> for RpcError {
     fn from(spent: Spent) -> Self {
-        Self::new(SERVER_UNAVAILABLE, spent.to_string())
+        limit_error(Outcome::NotSent, spent.to_string())
     }
 }
 

@@ -317,6 +317,12 @@ impl Client {
         self.questions.answered(id, answer)
     }
 
+    /// The id of the latest question that it has not answered.
+    #[cfg(test)]
+    pub(crate) fn latest_question(&self) -> RawJson {
+        RawJson::from(self.questions.latest().expect("an open question"))
+    }
+
     /// The server whose request the client sends progress of under this token.
     pub(crate) fn origin_of(&self, token: &RawJson) -> Option<QuestionOrigin> {
         self.questions.origin_of(token)

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hyper::header::{HeaderMap, HeaderName};
 use mainstay::gateway::Introduction;
 use mainstay::gateway::message::{self, Object, Params, RawJson, RpcError};
-use mainstay::{Era, TraceContext};
+use mainstay::{Era, Outcome, TraceContext};
 use serde::Serialize;
 use serde_json::json;
 
@@ -216,6 +216,12 @@ pub(crate) fn text(text: &str) -> RawJson {
 /// A value as JSON. It must be one that can be written, such as any [`serde_json::Value`].
 pub(crate) fn raw<T: Serialize + ?Sized>(value: &T) -> RawJson {
     RawJson::from_value(value).unwrap_or(RawJson::NULL)
+}
+
+/// The refusal of a request for which there is no room, or no more time. Programs find in its data whether the request may have run.
+pub(crate) fn limit_error(outcome: Outcome, what: impl Into<String>) -> RpcError {
+    let data = json!({ "mainstay": { "outcome": outcome.to_string() } });
+    RpcError::new(SERVER_UNAVAILABLE, what).with_data(raw(&data))
 }
 
 pub(crate) fn method_not_found(method: &str) -> RpcError {

@@ -24,6 +24,19 @@ fn bytes(count: usize) -> Bytes {
 }
 
 #[test]
+fn a_refusal_says_to_programs_that_the_request_did_not_run() {
+    for spent in [
+        Spent::Share { share: 6 },
+        Spent::Address { most: 6 },
+        Spent::All { all: 10 },
+    ] {
+        let refused = RpcError::from(spent);
+        let data = refused.data().map(ToString::to_string);
+        assert_eq!(data.as_deref(), Some(r#"{"mainstay":{"outcome":"not_sent"}}"#));
+    }
+}
+
+#[test]
 fn one_client_cannot_take_more_than_its_share_and_all_not_more_than_all() {
     let budget = budget(10, 6);
     let [one, two, three] = [ONE, TWO, THREE].map(|principal| budget.account(principal));

@@ -104,6 +104,12 @@ impl PendingQuestions {
         }
     }
 
+    /// The id of the latest one.
+    #[cfg(test)]
+    pub(super) fn latest(&self) -> Option<u64> {
+        lock(&self.0).keys().max().copied()
+    }
+
     /// How many are not answered.
     pub(super) fn len(&self) -> usize {
         lock(&self.0).len()

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::lock::lock;
 use crate::observer::RequestMarks;
-use crate::protocol::SERVER_UNAVAILABLE;
+use crate::protocol::limit_error;
 use crate::sessions::{RunningInfo, shown};
 
 /// Requests of one client that may run at the same time. One that wants more must wait for an answer first.
@@ -57,11 +57,10 @@ pub(crate) enum BeginError {
 
 impl From<BeginError> for RpcError {
     fn from(busy: BeginError) -> Self {
-        let code = match busy {
-            BeginError::IdInUse => Self::INVALID_REQUEST,
-            BeginError::TooMany => SERVER_UNAVAILABLE,
-        };
-        Self::new(code, busy.to_string())
+        match busy {
+            BeginError::IdInUse => Self::new(Self::INVALID_REQUEST, busy.to_string()),
+            BeginError::TooMany => limit_error(Outcome::NotSent, busy.to_string()),
+        }
     }
 }
 

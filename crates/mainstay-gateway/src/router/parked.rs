@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use mainstay::gateway::message::{RawJson, RpcError};
 use mainstay::server::TransportKind;
-use mainstay::{CallError, Reply, Server};
+use mainstay::{CallError, Outcome, Reply, Server};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until};
@@ -22,7 +22,7 @@ use super::resolve::Upstream;
 use super::state::{CallKey, StateSigner};
 use crate::budget::{Account, Budget, BudgetLimits, HeldBytes, Spent};
 use crate::lock::lock;
-use crate::protocol::SERVER_UNAVAILABLE;
+use crate::protocol::limit_error;
 
 /// How long a parked call waits for its client's retry: as long as a person may take.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(10 * 60);
@@ -164,7 +164,8 @@ fn no_place(spent: Spent) -> RpcError {
         ),
         Spent::All { all } => format!("{all} calls wait for their clients already: call again later"),
     };
-    RpcError::new(SERVER_UNAVAILABLE, what)
+    // Its server has the call, and has asked a question about it.
+    limit_error(Outcome::Unknown, what)
 }
 
 /// Ends a parked call whose client does not come back. Dropped with the call, it leaves no timer behind.

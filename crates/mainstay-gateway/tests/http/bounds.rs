@@ -98,7 +98,10 @@ async fn a_flood_of_one_client_is_slowed_and_others_go_on() {
     }
     let slowed = slowed.expect("a bound");
     assert_eq!(slowed.header("retry-after"), Some("1"));
-    assert_eq!(slowed.refusal().await, (429, -32000));
+    assert_eq!(slowed.status, 429);
+    let refused = slowed.json().await;
+    assert_eq!(refused["error"]["code"], -32000);
+    assert_eq!(refused["error"]["data"]["mainstay"]["outcome"], "not_sent");
     assert_eq!(world.send(of("beta")).await.status, 400);
 }
 

@@ -60,6 +60,7 @@ async fn running_requests_take_a_client_s_share_and_no_other_s_until_they_end() 
     assert_eq!(refused.status, 429);
     let refused = refused.json().await;
     assert_eq!(refused["error"]["code"], -32000);
+    assert_eq!(refused["error"]["data"]["mainstay"]["outcome"], "not_sent");
     let words = refused["error"]["message"].as_str().unwrap();
     assert!(words.contains("for this client as it may (3 MiB)"), "{words}");
     assert!(is_answered(&greedy).await, "a small one still fits");

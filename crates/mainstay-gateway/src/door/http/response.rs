@@ -15,6 +15,7 @@ use hyper::body::{Frame, SizeHint};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
+use mainstay::Outcome;
 use mainstay::gateway::PlainText;
 use mainstay::gateway::message::{RawJson, RpcError};
 use tokio::time::Instant;
@@ -23,7 +24,7 @@ use super::limits::ActiveRequest;
 use super::mount::MountBody;
 use super::stream::EventReader;
 use crate::budget::Spent;
-use crate::protocol::NoId;
+use crate::protocol::{NoId, limit_error};
 
 /// The log target of refused requests.
 const REFUSED_TARGET: &str = "mainstay_gateway::refused";
@@ -199,6 +200,11 @@ impl HttpRefusal {
     /// Refuses a request that breaks a rule of HTTP or of MCP.
     pub(super) fn invalid(status: StatusCode, what: impl Into<String>) -> Self {
         Self::new(status, RpcError::INVALID_REQUEST, what)
+    }
+
+    /// Refuses a request for which there is no room, or no more time.
+    pub(super) fn limited(status: StatusCode, what: impl Into<String>) -> Self {
+        Self::with(status, limit_error(Outcome::NotSent, what))
     }
 
     pub(super) fn with(status: StatusCode, error: RpcError) -> Self {

@@ -26,7 +26,7 @@ use super::stream::{ClientStream, EventReader};
 use super::timeouts::HeadTimer;
 use crate::budget::{Account, Reclaim};
 use crate::principal::Principal;
-use crate::protocol::{NoId, SERVER_UNAVAILABLE};
+use crate::protocol::NoId;
 use crate::router::Router;
 use crate::scope::Scope;
 use crate::sessions::DoorKind;
@@ -183,7 +183,7 @@ impl HttpService {
             && let Err(TooManyDelayed) = self.wrong_tokens.delay(peer).await
         {
             let what = "too many wrong bearer tokens";
-            let refusal = HttpRefusal::new(StatusCode::TOO_MANY_REQUESTS, SERVER_UNAVAILABLE, what);
+            let refusal = HttpRefusal::limited(StatusCode::TOO_MANY_REQUESTS, what);
             return Err(refusal.retry_after(TOKEN_RETRY_DELAY));
         }
         Ok(())
@@ -217,7 +217,7 @@ impl HttpService {
         if let Some(rates) = &self.rates {
             rates.take(caller, Instant::now()).map_err(|delay| {
                 let what = "too many requests";
-                HttpRefusal::new(StatusCode::TOO_MANY_REQUESTS, SERVER_UNAVAILABLE, what).retry_after(delay)
+                HttpRefusal::limited(StatusCode::TOO_MANY_REQUESTS, what).retry_after(delay)
             })?;
         }
         let request = AdmittedRequest {
@@ -377,7 +377,7 @@ impl HttpService {
             return Ok(());
         }
         let what = "the gateway is being shut down";
-        let refusal = HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, SERVER_UNAVAILABLE, what);
+        let refusal = HttpRefusal::limited(StatusCode::SERVICE_UNAVAILABLE, what);
         Err(refusal.retry_after(SHUTDOWN_RETRY_DELAY))
     }
 

@@ -22,7 +22,6 @@ use crate::budget::Account;
 use crate::client::Client;
 use crate::lock::lock;
 use crate::principal::Principal;
-use crate::protocol::SERVER_UNAVAILABLE;
 use crate::router::Router;
 use crate::scope::Scope;
 use crate::sessions::DoorKind;
@@ -134,14 +133,14 @@ impl Sessions {
             evicted = table.take_longest_idle_of(caller);
             if evicted.is_none() {
                 let what = format!("this client uses {} sessions already", self.limit_per_caller);
-                let refusal = HttpRefusal::new(StatusCode::TOO_MANY_REQUESTS, SERVER_UNAVAILABLE, what);
+                let refusal = HttpRefusal::limited(StatusCode::TOO_MANY_REQUESTS, what);
                 return Err(refusal.retry_after(RETRY_DELAY));
             }
         } else if table.sessions.len() >= self.limit {
             evicted = table.take_longest_idle();
             if evicted.is_none() {
                 let what = format!("{} sessions are in use already", self.limit);
-                let refusal = HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, SERVER_UNAVAILABLE, what);
+                let refusal = HttpRefusal::limited(StatusCode::SERVICE_UNAVAILABLE, what);
                 return Err(refusal.retry_after(RETRY_DELAY));
             }
         }
