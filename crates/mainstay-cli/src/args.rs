@@ -131,7 +131,6 @@ pub(crate) enum Command {
     Top(TopArgs),
     Schema(SchemaArgs),
     Completions(CompletionsArgs),
-    #[command(hide = true)]
     Man(ManArgs),
     /// Run a small MCP server on stdin and stdout, to try things with
     DemoServer,

@@ -1,6 +1,6 @@
 //! `mainstay man`: the manual pages, made from the same definition that reads the arguments.
 //!
-//! Packagers run it, so it is not in the list of commands. Without a directory it prints the page of the program itself.
+//! Without a directory it prints the page of the program itself; packagers let it write a page for each command.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -92,7 +92,7 @@ pub(crate) fn say_late(report: &CloseReport, screen: &Screen) {
     if !names.is_empty() {
         let names = Text::join(names.into_iter().map(plain), ", ");
         screen.note(text!(
-            "did not end in time: {} (--stop-within gives servers longer)",
+            "killed: {} did not end in time (--stop-within gives servers longer)",
             names
         ));
     }

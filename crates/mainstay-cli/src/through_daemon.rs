@@ -100,11 +100,12 @@ impl DaemonView {
     }
 
     /// Waits until the daemon's servers are up or not worth waiting for, at most for this long, and puts their state in the place
-    /// of that of their bridges. A server that is connected and answers no ping is down.
-    pub(crate) async fn settle(
+    /// of that of their bridges. The watcher is shown each look at them.
+    pub(crate) async fn wait(
         &self,
         statuses: &mut [Status],
         within: Duration,
+        mut watch: impl FnMut(&[Status]),
     ) -> Result<(), CommandFailure> {
         let deadline = Instant::now() + within;
         loop {
@@ -114,12 +115,22 @@ impl DaemonView {
                     take_over(status, seen);
                 }
             }
+            watch(statuses);
             let is_settled = |status: &Status| Standing::of(status).is_settled();
             if statuses.iter().all(is_settled) || Instant::now() >= deadline {
-                break;
+                return Ok(());
             }
             sleep(LOOK_INTERVAL).await;
         }
+    }
+
+    /// The same; and a server that is connected and answers no ping is down.
+    pub(crate) async fn settle(
+        &self,
+        statuses: &mut [Status],
+        within: Duration,
+    ) -> Result<(), CommandFailure> {
+        self.wait(statuses, within, |_| {}).await?;
         let mut pings = JoinSet::new();
         for (place, status) in statuses.iter().enumerate() {
             if status.state == StateKind::Connected {

@@ -63,10 +63,12 @@ pub(crate) fn shown(block: &Value) -> String {
         Some(kind @ ("image" | "audio")) => {
             // Four characters of base64 are three bytes.
             let bytes = field("data").map_or(0, |data| data.trim_end_matches('=').len() * 3 / 4);
-            format!(
-                "[{kind} {}, {bytes} bytes]",
-                field("mimeType").unwrap_or("of unknown type")
-            )
+            match field("mimeType") {
+                // `image/png` says that it is an image.
+                Some(mime) if mime.starts_with(kind) => format!("[{mime}, {bytes} bytes]"),
+                Some(mime) => format!("[{kind} {mime}, {bytes} bytes]"),
+                None => format!("[{kind} of unknown type, {bytes} bytes]"),
+            }
         }
         Some("resource") => shown_resource(block.get("resource").unwrap_or(&Value::Null)),
         Some("resource_link") => {
@@ -104,7 +106,7 @@ mod tests {
             {"type": "resource_link", "uri": "c://d", "name": "d"},
             {"type": "hologram", "depth": 3}
         ]}"#;
-        let shown = "one\ntwo\n[image image/png, 3 bytes]\n[resource a://b]\ninside\n[resource d: c://d]\n\
+        let shown = "one\ntwo\n[image/png, 3 bytes]\n[resource a://b]\ninside\n[resource d: c://d]\n\
                      {\"depth\":3,\"type\":\"hologram\"}\n";
         assert_eq!(text(result), shown);
     }

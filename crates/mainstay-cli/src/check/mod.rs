@@ -5,6 +5,8 @@ mod fix;
 mod report;
 mod show;
 
+use mainstay::Status;
+
 use crate::args::{CheckArgs, Common};
 use crate::exit::{Done, Exit};
 use crate::json;
@@ -27,15 +29,18 @@ pub(crate) fn run(check: &CheckArgs, common: &Common, screen: &Screen) -> Done {
         let startup = Startup::of(fleet);
         // With --json there is no output before the document.
         let mut progress = Progress::new(screen, !wanted.json);
-        let mut statuses = startup
-            .settle(wanted.timeout, |statuses| {
-                progress.show(&startup, fleet, statuses);
-            })
-            .await;
+        let show = |statuses: &[Status]| progress.show(&startup, fleet, statuses);
+        let statuses = match &setup.daemon {
+            None => startup.settle(wanted.timeout, show).await,
+            // Its servers are shown: a bridge counts failures of its own.
+            Some(daemon) => {
+                daemon.wait(&mut startup.statuses(), wanted.timeout, show).await?;
+                let mut statuses = startup.settle(wanted.timeout, |_| {}).await;
+                daemon.settle(&mut statuses, wanted.timeout).await?;
+                statuses
+            }
+        };
         drop(progress);
-        if let Some(daemon) = &setup.daemon {
-            daemon.settle(&mut statuses, wanted.timeout).await?;
-        }
         let report = CheckReport::new(&setup, &startup, fleet, statuses);
         let text = if wanted.json {
             Text::document(&json::CheckDocument::of(&setup, &report))

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use mainstay::gateway::PlainText;
 use mainstay_control::api::{
     Actor, ActorKind, CatalogChange, EventDetail, EventRecord, FailureDocument, LagMarker, LagReason,
     ReloadReport, StateName, StderrRecord,
@@ -89,7 +90,9 @@ fn actor(by: &Actor) -> Text {
 
 /// One line of a server's stderr.
 pub(super) fn stderr_line(line: &StderrRecord, paint: Paint) -> Text {
-    text!("{}  {}", paint.dim(moment(line.at_ms)), plain(&line.text))
+    // Its author aligned it.
+    let said: Text = PlainText::line(&line.text).into();
+    text!("{}  {}", paint.dim(moment(line.at_ms)), said)
 }
 
 /// One event on one line.

@@ -79,6 +79,11 @@ impl Startup {
         }
     }
 
+    /// How the servers are now.
+    pub(crate) fn statuses(&self) -> Vec<Status> {
+        self.servers.iter().map(Server::status).collect()
+    }
+
     /// How long a server took to come up, or is taking.
     pub(crate) fn took(&self, status: &Status) -> Duration {
         let until = match Standing::of(status) {
@@ -111,7 +116,7 @@ impl Startup {
         }
         let mut tick = interval(TICK);
         loop {
-            let statuses: Vec<Status> = self.servers.iter().map(Server::status).collect();
+            let statuses = self.statuses();
             watch(&statuses);
             if statuses.iter().all(|status| Standing::of(status).is_settled()) {
                 return statuses;
@@ -119,7 +124,7 @@ impl Startup {
             tokio::select! {
                 () = changed.notified() => {}
                 _ = tick.tick() => {}
-                () = sleep_until(deadline) => return self.servers.iter().map(Server::status).collect(),
+                () = sleep_until(deadline) => return self.statuses(),
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use mainstay::gateway::PlainText;
 use mainstay_control::api::{CatalogDocument, EventDetail, EventRecord, ServerList, ServerStatus, StateName};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -97,7 +98,7 @@ impl TopModel {
                 self.notice = text!("{} {}: {}", command.as_str(), plain(&server), plain(&why));
             }
             FeedMessage::Stderr(line) => self.stderr(match line {
-                Ok(line) => plain(&line.text),
+                Ok(line) => PlainText::line(&line.text).into(),
                 Err(lag) => match lag.lost {
                     Some(lost) => text!("… {} lines are missing here", lost),
                     None => "… lines are missing here".into(),

@@ -53,17 +53,17 @@ const COLUMNS: [Column; 6] = [
         figure: |_, server, _| latency(server.calls.p50_us),
     },
     Column {
+        title: "P95",
+        width: 8,
+        figure: |_, server, _| latency(server.calls.p95_us),
+    },
+    Column {
         title: "MEMORY",
         width: 8,
         figure: |_, server, _| match server.process.and_then(|process| process.resident_bytes) {
             Some(bytes) => text!("{} MB", bytes.div_ceil(1_000_000)),
             None => Text::default(),
         },
-    },
-    Column {
-        title: "P95",
-        width: 8,
-        figure: |_, server, _| latency(server.calls.p95_us),
     },
     Column {
         title: "TOOLS",

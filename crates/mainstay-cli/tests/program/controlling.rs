@@ -1,14 +1,19 @@
 //! Commands to the daemon that runs: status, orders, reload, logs, events, sessions, and the commands that use its servers.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::process::Child;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::daemon::{Shared, wait_until};
+use crate::daemon::{SOON, Shared, wait_until};
 use crate::host::Host;
 use crate::sandbox::{MAINSTAY, Ran, Sandbox, dying, good, missing, shell};
 use crate::serving::LONG;
@@ -57,7 +62,7 @@ fn read_until(child: &mut Child, text: &str) {
     let stdout = BufReader::new(child.stdout.take().expect("piped"));
     let (sender, found) = mpsc::channel();
     let text = text.to_owned();
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         for line in stdout.lines().map_while(Result::ok) {
             if line.contains(&text) {
                 let _ = sender.send(());
@@ -234,14 +239,87 @@ fn a_watched_status_says_that_the_daemon_has_ended_and_goes_on_with_the_next_one
     kill_process(pid, Signal::KILL).unwrap();
     let warned = errors.find(|line| line.as_ref().unwrap().contains("the daemon has ended"));
     assert!(warned.is_some());
-    // While the killed daemon still holds its lock, the command starts no other.
-    wait_until("the next daemon runs", || {
-        shared.sandbox.run(&["daemon", "start"]).exits(0);
-        shared.sandbox.run(&["daemon", "status"]).code == Some(0)
-    });
+    shared
+        .sandbox
+        .run(&["daemon", "start"])
+        .exits(0)
+        .says("the daemon runs");
     while next()["program"]["pid"] == first {}
     watching.kill().unwrap();
     watching.wait().unwrap();
+}
+
+/// Passes a connection on to the daemon at this socket. The first answer about the servers waits: this is said on `held`, and it goes on
+/// with a word on `go`.
+fn pass_on(client: &UnixStream, socket: &Path, held: &Sender<()>, go: &Mutex<Receiver<()>>) {
+    let daemon = UnixStream::connect(socket).expect("the daemon listens");
+    let [mut from_client, mut from_daemon] = [client, &daemon].map(|stream| stream.try_clone().unwrap());
+    let [mut to_client, mut to_daemon] = [client, &daemon].map(|stream| stream.try_clone().unwrap());
+    let mut bytes = vec![0; 64 * 1024];
+    let length = from_client.read(&mut bytes).unwrap_or(0);
+    let asks_for_servers = bytes.starts_with(b"GET /api/v1/servers");
+    let _ = to_daemon.write_all(&bytes[..length]);
+    thread::spawn(move || io::copy(&mut from_client, &mut to_daemon));
+    if asks_for_servers {
+        let length = from_daemon.read(&mut bytes).unwrap_or(0);
+        if held.send(()).is_ok() {
+            let _ = go.lock().unwrap().recv();
+        }
+        let _ = to_client.write_all(&bytes[..length]);
+    }
+    let _ = io::copy(&mut from_daemon, &mut to_client);
+}
+
+#[test]
+fn a_watched_status_shows_a_change_that_happens_while_it_starts() {
+    let shared = with(&json!({ "a": good() }));
+    wait_for_state(&shared, "a", "connected");
+    let between = shared.sandbox.path("between");
+    fs::create_dir(&between).unwrap();
+    fs::set_permissions(&between, fs::Permissions::from_mode(0o700)).unwrap();
+    let listener = UnixListener::bind(between.join("daemon.sock")).unwrap();
+    let (held, is_held) = mpsc::channel();
+    let (go, goes) = mpsc::channel();
+    let (daemon, goes) = (shared.sandbox.path("run/daemon.sock"), Arc::new(Mutex::new(goes)));
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let (daemon, held, goes) = (daemon.clone(), held.clone(), goes.clone());
+            thread::spawn(move || pass_on(&client, &daemon, &held, &goes));
+        }
+    });
+    let mut watching = shared
+        .sandbox
+        .command(&["status", "--watch", "--json"])
+        .env("MAINSTAY_RUNTIME", &between)
+        .spawn()
+        .unwrap();
+    is_held.recv_timeout(SOON).expect("it looks at the servers");
+    shared.sandbox.run(&["disable", "a"]).exits(0);
+    wait_for_state(&shared, "a", "disabled");
+    // The answer from before the change, and every later one.
+    drop((go, is_held));
+    read_until(&mut watching, "\"state\":\"disabled\"");
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+}
+
+#[test]
+fn a_check_through_the_daemon_shows_the_failures_of_its_servers_and_not_those_of_its_own_bridges() {
+    let shared = with(&json!({ "a": good(), "dying": dying() }));
+    wait_until("it has failed", || {
+        server(&shared, "dying")["attempt"].as_u64() >= Some(3)
+    });
+    let ran = shared.sandbox.run(&["check"]);
+    ran.exits(1)
+        .says("using the servers of the daemon")
+        .says("dying: reconnecting (")
+        .says("a: connected")
+        .prints("1 of 2 servers up; down: dying");
+    assert!(!ran.stderr.contains("refused to open"), "{}", ran.stderr);
+    let failures = ran.stderr.lines().filter(|line| line.starts_with("dying: "));
+    for line in failures {
+        assert!(!line.contains("(1 of ") && !line.contains("(2 of "), "{line}");
+    }
 }
 
 #[test]
@@ -269,7 +347,7 @@ fn reload_prints_the_difference_and_refuses_what_is_wrong() {
 
 #[test]
 fn logs_events_and_sessions_show_what_happened() {
-    let talking = shell("echo 'I am ready' >&2; exec cat >/dev/null");
+    let talking = shell("echo 'I am ready' >&2; echo '    at  line 7' >&2; exec cat >/dev/null");
     let shared = with(&json!({ "a": good(), "talking": talking }));
     wait_for_state(&shared, "a", "connected");
     wait_until("it has written", || {
@@ -277,7 +355,7 @@ fn logs_events_and_sessions_show_what_happened() {
             .sandbox
             .run(&["logs", "talking"])
             .stdout
-            .contains("I am ready")
+            .contains("Z      at  line 7\n")
     });
     let ran = shared.sandbox.run(&["logs", "talking", "--json"]);
     assert_eq!(lines(&ran)[0]["text"], "I am ready");

@@ -59,6 +59,7 @@ fn zsh_and_fish_have_completions_of_every_command_and_a_shell_without_is_refused
 #[test]
 fn every_command_has_a_manual_page() {
     let sandbox = Sandbox::new();
+    sandbox.run(&["--help"]).exits(0).prints("\n  man ");
     sandbox
         .run(&["man"])
         .exits(0)

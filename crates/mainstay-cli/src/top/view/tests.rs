@@ -80,8 +80,8 @@ fn a_wide_terminal_shows_every_figure_and_what_is_wrong_with_the_selected_server
         screen(&model, 90, 12),
         [
             "mainstay top   3 servers, 1 up",
-            "  SERVER STATE                RETRY CALLS/S      P50   MEMORY      P95 TOOLS",
-            "  files  connected                       15  0.61 ms    49 MB   8.4 ms    12",
+            "  SERVER STATE                RETRY CALLS/S      P50      P95   MEMORY TOOLS",
+            "  files  connected                       15  0.61 ms   8.4 ms    49 MB    12",
             "> web    reconnecting 3/10      5 s       0",
             "  off    disabled                         0",
             "",

@@ -426,6 +426,26 @@ fn a_configuration_that_cannot_be_used_at_the_start_is_applied_when_it_is_fixed(
 }
 
 #[test]
+fn a_daemon_whose_configuration_cannot_be_used_starts_with_a_warning() {
+    let shared = Shared::new();
+    shared.sandbox.write("home/.config/mainstay/mcp.json", "{ half");
+    for command in ["start", "restart"] {
+        shared
+            .sandbox
+            .run(&["daemon", command])
+            .exits(0)
+            .says("the daemon runs")
+            .says("warning: the daemon has none of the configured servers: ")
+            .says("mcp.json:1:3");
+    }
+    shared
+        .sandbox
+        .configure(&json!({ "one": crate::sandbox::good() }));
+    let ran = shared.sandbox.run(&["daemon", "restart"]);
+    assert!(!ran.exits(0).stderr.contains("warning"), "{}", ran.stderr);
+}
+
+#[test]
 fn the_bridge_is_a_small_program_and_without_it_mainstay_is_the_bridge_itself() {
     let shared = Shared::new();
     let alone = shared.sandbox.write("alone/mainstay", "");
