@@ -254,20 +254,16 @@ fn a_daemon_that_is_started_by_hand_leaves_the_managers_socket_alone() {
     let sandbox = Sandbox::with(&json!({ "good": good() }));
     let path = runtime(&sandbox).join("daemon.sock");
     let socket = UnixListener::bind(&path).unwrap();
-    let command = |words: &[&str]| {
+    let begin = |words: &[&str]| {
         let mut command = sandbox.command(words);
-        finish(
-            command
-                .env("MAINSTAY_RUNTIME", sandbox.path("run"))
-                .spawn()
-                .unwrap(),
-        )
+        let command = command.env("MAINSTAY_RUNTIME", sandbox.path("run"));
+        command.spawn().unwrap()
     };
-    command(&["daemon", "start"])
-        .exits(0)
-        .says("a daemon runs already");
+    let command = |words: &[&str]| finish(begin(words));
+    let starting = begin(&["daemon", "start"]);
     // What the manager does when a client connects.
     let mut daemon = activated(&sandbox, &socket);
+    finish(starting).exits(0).says("a daemon runs already");
     let status = daemon_status(&sandbox);
     assert_eq!(status.exits(0).json()["daemon"]["pid"], daemon.id());
     command(&["daemon", "restart"]).exits(0);

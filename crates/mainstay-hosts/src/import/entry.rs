@@ -7,7 +7,7 @@ use mainstay::ServerConfig;
 use mainstay::config::source::{Mapping, Node, Value};
 use mainstay::config::{Host, HttpKind, Target};
 
-use super::variables::{MarkedHome, with_braces};
+use super::variables::{DEFAULT, MarkedHome, with_braces};
 use crate::text::ConfigValue;
 
 /// Stands in for the value of a variable where `${NAME}` would not be valid, as in the host of an address.
@@ -44,7 +44,11 @@ pub(super) fn entry_of(server: &ServerConfig, source: &Node<'_>, spelling: Spell
         Target::Stdio(program) => {
             let nested = object.object("command").unwrap_or(object);
             let written = nested.get("args").and_then(Node::as_array).unwrap_or_default();
-            keys.push(("command".to_owned(), spelling.read(program.command().value())));
+            let command = ["command", "cmd", "path"].iter().find_map(|key| nested.text(key));
+            let cwd = program.cwd().map(|cwd| Path::new(cwd.value()));
+            let read = below_none(program.command().value(), cwd.unwrap_or(spelling.folder));
+            let command = spelling.chosen(command, read);
+            keys.push(("command".to_owned(), command));
             if !program.args().is_empty() {
                 let args = program.args().iter().enumerate().map(|(n, arg)| {
                     let written = written.get(n).and_then(Node::as_text);
@@ -54,7 +58,10 @@ pub(super) fn entry_of(server: &ServerConfig, source: &Node<'_>, spelling: Spell
             }
             environment(program.env(), object, nested, spelling, &mut keys);
             if let Some(cwd) = program.cwd() {
-                keys.push(("cwd".to_owned(), spelling.read(cwd.value())));
+                keys.push((
+                    "cwd".to_owned(),
+                    spelling.read(below_none(cwd.value(), spelling.folder)),
+                ));
             }
         }
         Target::Http(address) => {
@@ -140,7 +147,7 @@ fn environment(
 
 impl Spelling<'_> {
     /// What the library made of a text, in Mainstay's spelling; or the text itself where that holds the contents of a file,
-    /// which must not be copied, or a `${` that is no variable.
+    /// which must not be copied, a `${` that is no variable, or the default of a variable.
     fn chosen(self, written: Option<&str>, read: &str) -> ConfigValue {
         let as_written = |text: String| match self.host == Host::Gemini {
             true => ConfigValue::Text(with_braces(&text)),
@@ -150,8 +157,10 @@ impl Spelling<'_> {
             Some(written) if written.contains("${file:") => {
                 as_written(with_absolute_files(written, self.folder))
             }
-            Some(written) if written.contains("$${") || read.contains(STAND_IN) => {
-                as_written(written.to_owned())
+            Some(written)
+                if written.contains("$${") || written.contains(DEFAULT) || read.contains(STAND_IN) =>
+            {
+                as_written(in_workspace(written, self.folder))
             }
             Some(_) | None => self.read(read),
         }
@@ -176,14 +185,28 @@ fn with_absolute_files(written: &str, folder: &Path) -> String {
 
 /// A path with the variables of editors resolved: they mean nothing in Mainstay's file, which lies outside of the project.
 fn in_project(path: &str, project: &Path) -> String {
-    let name = project.file_name().unwrap_or_default().to_string_lossy();
-    let project = project.to_string_lossy();
-    path.replace("${workspaceFolderBasename}", &name)
-        .replace("${workspaceFolder}", &project)
-        .replace("${workspaceRoot}", &project)
+    in_workspace(path, project)
         .replace("${userHome}", "~")
         .replace("${pathSeparator}", "/")
         .replace("${/}", "/")
+}
+
+/// A path as it was read, where the reader took one that begins with a variable for one below a directory.
+fn below_none<'a>(read: &'a str, directory: &Path) -> &'a str {
+    let below = Path::new(read)
+        .strip_prefix(directory)
+        .ok()
+        .and_then(Path::to_str);
+    below.filter(|below| below.starts_with("${")).unwrap_or(read)
+}
+
+/// A text with the variables for the project of an editor resolved.
+fn in_workspace(text: &str, project: &Path) -> String {
+    let name = project.file_name().unwrap_or_default().to_string_lossy();
+    let project = project.to_string_lossy();
+    text.replace("${workspaceFolderBasename}", &name)
+        .replace("${workspaceFolder}", &project)
+        .replace("${workspaceRoot}", &project)
 }
 
 fn absolute(path: &str, folder: &Path) -> String {

@@ -8,7 +8,7 @@ use mainstay::config::{ConfigError, Problem, Severity, Target};
 use mainstay::{Configuration, ServerConfig};
 
 use super::entry::{STAND_IN, Spelling, entry_of};
-use super::variables::{Defaults, MarkedHome, is_passable, needed};
+use super::variables::{MarkedHome, as_variable, is_passable, needed};
 use crate::bridge::{self, EntryOwner};
 use crate::file::{FileError, FileSnapshot};
 use crate::host::HostPlace;
@@ -279,7 +279,6 @@ struct Readings {
 
 impl Reader<'_> {
     fn fill(&self, servers: &mut [HostServer]) -> Result<(), HostReadError> {
-        let defaults = Defaults::of(&self.tree.root);
         let projects: BTreeSet<Option<PathBuf>> =
             servers.iter().map(|server| server.project.clone()).collect();
         for project in projects {
@@ -293,8 +292,8 @@ impl Reader<'_> {
             };
             let home = self.home.to_str();
             let readings = Readings {
-                read: parse(home, &|name| defaults.written(name))?,
-                marked: parse(Some(self.marked_home.path()), &|name| defaults.written(name))?,
+                read: parse(home, &as_variable)?,
+                marked: parse(Some(self.marked_home.path()), &as_variable)?,
                 stood_in: parse(home, &|_| STAND_IN.to_owned())?,
             };
             for server in servers.iter_mut().filter(|server| server.project == project) {

@@ -8,7 +8,7 @@ use mainstay::{Configuration, ServerConfig};
 
 use super::entry::STAND_IN;
 use super::host_file::{HostFile, Readable};
-use super::variables::Defaults;
+use super::variables::{Defaults, as_variable};
 use crate::host::HostProgram;
 use crate::text::{ConfigValue, EditError, EditableText};
 
@@ -164,12 +164,20 @@ fn existing(into: &EditableText, home: &Path) -> Result<Vec<PlannedServer>, Conf
         .collect())
 }
 
-/// Reads a text with variables as they are written.
+/// Reads a text with variables and their defaults as they are written: servers with other defaults are other servers.
 pub(crate) fn read(text: &EditableText, home: &Path) -> Result<Configuration, ConfigError> {
     let defaults = Defaults::of(&text.tree()?.root);
+    read_with(text, home, |name| defaults.written(name))
+}
+
+fn read_with(
+    text: &EditableText,
+    home: &Path,
+    written: impl Fn(&str) -> String,
+) -> Result<Configuration, ConfigError> {
     Configuration::parse(text.text(), text.file(), |name| match name {
         "HOME" => home.to_str().map(str::to_owned),
-        _ => Some(defaults.written(name)),
+        _ => Some(written(name)),
     })
 }
 
@@ -192,9 +200,12 @@ fn checked(config: &ServerConfig, entry: &ConfigValue, home: &Path) -> Result<Se
     let mut text = EditableText::new(Path::new("/mcp.json"), "{}");
     let written = text.set(&["mcpServers", config.name()], entry);
     written.map_err(|error| error.to_string())?;
-    let configuration = read(&text, home).map_err(|error| error.to_string())?;
+    let configuration = read_with(&text, home, as_variable).map_err(|error| error.to_string())?;
     match configuration.server(config.name()) {
-        Some(read) if is_faithful(read, config) || is_stood_in(config) => Ok(read.clone()),
+        Some(found) if is_faithful(found, config) || is_stood_in(config) => {
+            let with_defaults = read(&text, home).map_err(|error| error.to_string())?;
+            Ok(with_defaults.server(config.name()).unwrap_or(found).clone())
+        }
         Some(_) => Err("means something in its host that Mainstay's configuration cannot say".to_owned()),
         // A variable in the host of an address: the entry is right, and only here the variable has no value.
         None if is_stood_in(config) => Ok(config.clone()),
@@ -214,22 +225,32 @@ fn is_faithful(read: &ServerConfig, config: &ServerConfig) -> bool {
     match (read.target(), config.target()) {
         (Target::Stdio(read_program), Target::Stdio(program)) => {
             let words = |program: &StdioTarget| {
-                let words = std::iter::once(program.command()).chain(program.args());
+                let words = program.args().iter();
                 words.map(|word| word.value().to_owned()).collect::<Vec<_>>()
             };
             let env = read_program.env();
-            words(read_program) == words(program)
+            is_path(read_program.command().value(), program.command().value())
+                && words(read_program) == words(program)
                 && program
                     .env()
                     .iter()
                     .all(|(name, value)| env.get(name) == Some(value))
-                && program
-                    .cwd()
-                    .is_none_or(|cwd| read_program.cwd().is_some_and(|read| read.value() == cwd.value()))
+                && program.cwd().is_none_or(|cwd| {
+                    read_program
+                        .cwd()
+                        .is_some_and(|read| is_path(read.value(), cwd.value()))
+                })
                 && read.tools() == config.tools()
         }
         _ => is_same(read, config),
     }
+}
+
+/// Whether a path that was read is the host's. The reader takes one that begins with a variable for a path below the file's folder,
+/// which differs.
+fn is_path(read: &str, of_host: &str) -> bool {
+    let variable = read.strip_prefix('/').filter(|below| below.starts_with("${"));
+    read == of_host || variable.is_some_and(|variable| of_host.ends_with(&format!("/{variable}")))
 }
 
 /// Whether a variable of an address had to be stood in for, so that its values cannot be compared.

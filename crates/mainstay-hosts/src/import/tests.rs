@@ -304,6 +304,22 @@ fn every_spelling_of_a_variable_is_written_as_mainstays_and_no_value_is_copied()
 }
 
 #[test]
+fn each_text_keeps_its_own_default_of_a_variable() {
+    let servers = serde_json::json!({
+        "a": { "command": "${TOOLS:-/opt}/bin/a", "args": ["${LEVEL:-low}", "${LEVEL}"], "cwd": "${PLACE}/a" },
+        "b": { "command": "b", "args": ["${LEVEL}"] },
+        "e": { "command": "${TOOLS}/bin/e", "cwd": "/srv" },
+        "c": { "command": "b", "args": ["${LEVEL:-high}"] },
+        "d": { "command": "b", "args": ["$LEVEL ${LEVEL:-$TOOLS}"] },
+    });
+    let (_root, text) = imported_from_gemini(&servers);
+    let value = ConfigValue::of(&text.tree().unwrap().root);
+    let mut expected = serde_json::json!({ "mcpServers": servers });
+    expected["mcpServers"]["d"]["args"] = serde_json::json!(["${LEVEL} ${LEVEL:-${TOOLS}}"]);
+    assert!(value.means(&expected.into()), "{}", text.whole());
+}
+
+#[test]
 fn one_host_may_write_the_home_directory_and_another_its_variable() {
     let root = TempDir::new().unwrap();
     let home = root.path().join("home");

@@ -6,7 +6,7 @@ use std::path::Path;
 use mainstay::config::source::{Node, Value};
 
 /// What stands between a variable and its default.
-const DEFAULT: &str = ":-";
+pub(super) const DEFAULT: &str = ":-";
 
 /// The variables of a text with defaults: `${NAME:-default}` by name.
 #[derive(Default)]
@@ -46,13 +46,15 @@ impl Defaults {
         }
     }
 
-    /// A variable as Mainstay's file has it. The library puts it in the place of whatever spelling the host uses.
+    /// A variable with its default, if it has one.
     pub(super) fn written(&self, name: &str) -> String {
-        self.0
-            .get(name)
-            .cloned()
-            .unwrap_or_else(|| format!("${{{name}}}"))
+        self.0.get(name).cloned().unwrap_or_else(|| as_variable(name))
     }
+}
+
+/// A variable as Mainstay's file has it. The library puts it in the place of whatever spelling the host uses.
+pub(super) fn as_variable(name: &str) -> String {
+    format!("${{{name}}}")
 }
 
 /// The home directory in a spelling that no person writes. The reader takes it for the same directory; in what was read, it is told

@@ -164,7 +164,11 @@ fn an_answer_that_a_host_sends_twice_answers_no_question_of_the_next_daemon() {
     let question = host.wait_for(|message| message["method"] == "elicitation/create");
     host.write(&answer("decline", &question["id"]));
     host.answer(first);
-    shared.kill_daemon();
+    let dead = shared.kill_daemon();
+    // The bridge starts it: from here on it sends nothing to the dead one.
+    wait_until("the next daemon runs", || {
+        shared.daemons().iter().any(|pid| *pid != dead)
+    });
     let second = host.begin_call("ask", &ask);
     let again = host.wait_for(|message| message["method"] == "elicitation/create");
     assert_ne!(again["id"], question["id"]);
