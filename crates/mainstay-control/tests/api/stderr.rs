@@ -11,8 +11,9 @@ use crate::support::World;
 async fn the_lines_that_are_kept_come_first_and_new_ones_follow_once_each() {
     let directory = tempfile::tempdir().expect("a directory");
     let pipe = directory.path().join("lines");
+    // It opens the pipe once, for both directions: with a new opening for each line, it could meet the end of the last writer.
     let script = format!(
-        "echo first >&2; mkfifo '{0}'; while read -r line < '{0}'; do printf '\\033[31m%s\\n' \"$line\" >&2; done",
+        "echo first >&2; mkfifo '{0}'; exec 3<>'{0}'; while read -r line <&3; do printf '\\033[31m%s\\n' \"$line\" >&2; done",
         pipe.display()
     );
     let config = ServerConfig::stdio("noisy", "/bin/sh")
