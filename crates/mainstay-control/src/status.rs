@@ -135,7 +135,7 @@ pub(crate) fn failure(failure: &Failure) -> FailureDocument {
         exit_code: failure.exit.and_then(|exit| exit.code),
         signal: failure.exit.and_then(|exit| exit.signal),
         stderr: failure.stderr.clone(),
-        stderr_reason: failure.last_words().map(str::to_owned),
+        stderr_reason: failure.decisive_stderr_line().map(str::to_owned),
         login: failure.challenge.as_ref().map(|challenge| LoginNeeded {
             resource_metadata: challenge.resource_metadata.clone(),
             scopes: challenge.scopes.clone(),

@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 
 use crate::api::{
     ActorKind, ApiProblem, CatalogDocument, EntryDocument, EventPage, LoginCallback, LoginProgress, PageLink,
@@ -314,13 +314,12 @@ impl ControlClient {
         path: &str,
         body: Option<Bytes>,
     ) -> Result<T, ControlError> {
-        let deadline = Instant::now() + self.timeout;
         let asked = async {
             let request = self.request(method, path, "application/json", body)?;
             let response = self.exchange(request).await?;
             read_answer(response).await
         };
-        timeout_at(deadline, asked)
+        timeout(self.timeout, asked)
             .await
             .unwrap_or(Err(ControlError::TimedOut(self.timeout)))
     }
@@ -334,7 +333,7 @@ impl ControlClient {
                 _refused => Err(refusal(response).await),
             }
         };
-        timeout_at(Instant::now() + self.timeout, opened)
+        timeout(self.timeout, opened)
             .await
             .unwrap_or(Err(ControlError::TimedOut(self.timeout)))
     }

@@ -1,7 +1,7 @@
 //! Metrics for Prometheus, at `/metrics`.
 //!
 //! Everything is read when a scrape comes; between two scrapes nothing runs. What there is grows with the servers, and with the
-//! tools that have a place of their own (`mainstay::server::OperationTable`), and with nothing else that a peer can choose.
+//! tools that have a place of their own (`mainstay::gateway::OperationTable`), and with nothing else that a peer can choose.
 
 mod exposition;
 mod family;

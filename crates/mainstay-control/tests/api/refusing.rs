@@ -141,4 +141,19 @@ async fn a_client_says_that_nothing_listens_and_that_a_program_does_not_answer()
     let _listener = tokio::net::UnixListener::bind(&socket).expect("a socket");
     let silent = ControlClient::unix(&socket).timeout(std::time::Duration::from_millis(50));
     assert!(matches!(silent.program().await, Err(ControlError::TimedOut(_))));
+    let boundless = missing.timeout(std::time::Duration::MAX);
+    let refused = (
+        boundless.program().await.err(),
+        boundless.events(None, 0).await.err(),
+    );
+    assert!(
+        matches!(
+            refused,
+            (
+                Some(ControlError::Unreachable(_)),
+                Some(ControlError::Unreachable(_))
+            )
+        ),
+        "no limit is a limit too: {refused:?}"
+    );
 }
