@@ -1,4 +1,4 @@
-//! The chaos tests, one after the other, for as long as somebody has patience.
+//! The chaos tests, one after the other, for the given time.
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 //! machine. Where `cargo-deny` is installed, it checks the same file as well, and knows more: licence texts, and duplicates.
 //!
 //! Advisories are left to a person or a scheduled job (`cargo deny check advisories`): they are fetched from a database that
-//! grows every day, and a change must not fail for what somebody published since.
+//! grows every day, and a change must not fail for an advisory that was published since.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::child;
 use crate::project::Project;
 
-/// The crates whose API is promised to somebody.
+/// The crates with a stable API.
 const CRATES: [&str; 5] = [
     "mainstay",
     "mainstay-gateway",

@@ -1,4 +1,4 @@
-//! What must be on the machine: looked for first, installed only where that is possible without asking anybody.
+//! What must be on the machine: looked for first, installed only where that needs no confirmation.
 
 use std::process::Command;
 use std::time::Duration;

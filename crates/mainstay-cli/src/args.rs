@@ -76,7 +76,7 @@ pub(crate) struct Common {
     /// The configuration: a file with `mcpServers`
     #[arg(long, short, global = true, help_heading = EVERYWHERE, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Remember no catalogs from one run to the next, and use none remembered
+    /// Neither read nor write stored catalogs
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub(crate) no_cache: bool,
     /// Say nothing on stderr but what is wrong

@@ -54,7 +54,7 @@ pub(crate) enum DaemonCommand {
     Start(DaemonOptions),
     /// Stop the daemon and its servers; a host that still needs it starts it again
     Stop,
-    /// Let this program take over from the daemon that runs: hosts keep their sessions
+    /// Replace the running daemon by this program; hosts keep their sessions
     Restart(DaemonOptions),
     /// Show whether the daemon runs, and for whom
     Status {
@@ -62,7 +62,7 @@ pub(crate) enum DaemonCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Be the daemon, in the foreground
+    /// Run the daemon in the foreground
     Run(RunArgs),
 }
 

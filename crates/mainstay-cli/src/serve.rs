@@ -36,7 +36,7 @@ use crate::watchdog;
 /// Threads that serve. Payloads are not parsed, so a few carry more than a network does.
 const MAX_WORKERS: usize = 8;
 
-/// How long the end by a signal may take on stdin and stdout until a word is said of it: longer than the last answers and the
+/// How long a shutdown by a signal may take on stdin and stdout before the program reports it: longer than the last answers and the
 /// servers take by default.
 const SILENT_END_LIMIT: Duration = Duration::from_secs(2);
 

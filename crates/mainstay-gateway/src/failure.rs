@@ -158,7 +158,7 @@ pub(crate) fn why_not_up(status: &Status, advice: &Advice) -> Option<String> {
         // era says nothing yet.
         (StateKind::Connecting | StateKind::Reconnecting, _) => {
             let failed = now.last_error.as_ref();
-            failed.is_none_or(|error| error.tried_otherwise && now.attempt <= 1)
+            failed.is_none_or(|error| error.retries_other_era && now.attempt <= 1)
         }
         (StateKind::Disconnected | StateKind::PermanentlyFailed, _) => false,
     };
@@ -264,7 +264,7 @@ fn must_log_in(server: &str, advice: &Advice) -> String {
     format!("A person must log in to the server{command}; until then it cannot be called.")
 }
 
-/// What a server does that wants a login. One that refused a token is told apart: another login may not help.
+/// What a server does that wants a login. The text says if it refused a token: another login may not help.
 fn asks_for_login(challenge: &Challenge) -> String {
     match (challenge.refuses_credential, challenge.error_name()) {
         (false, _) | (true, Some("insufficient_scope")) => "asks for a login".to_owned(),
@@ -326,7 +326,7 @@ fn how(now: &NotConnected) -> String {
 fn how_it_starts(now: &NotConnected) -> String {
     match (now.state, &now.last_error) {
         (StateKind::Connecting | StateKind::Reconnecting, Some(error)) => {
-            let how = if error.tried_otherwise {
+            let how = if error.retries_other_era {
                 "is starting"
             } else {
                 "did not start"

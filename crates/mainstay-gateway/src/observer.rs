@@ -11,12 +11,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use hyper::StatusCode;
 use mainstay::catalog::Kind;
-use mainstay::gateway::PlainText;
 use mainstay::gateway::message::{Params, RawJson, RpcError};
-use mainstay::server::{
-    DurationCounts, DurationHistogram, OperationCounts, OperationError, OperationSeries, OperationTable,
-    ToolPlaces,
-};
+use mainstay::gateway::{DurationHistogram, OperationSeries, OperationTable, PlainText, ToolPlaces};
+use mainstay::server::{DurationCounts, OperationCounts, OperationError};
 use mainstay::{CallError, CallErrorKind, CallOptions, Era, Fleet, Server, TraceContext};
 use tracing::Span;
 use tracing::field::Empty;

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
 use futures_core::Stream;
@@ -11,6 +11,7 @@ use mainstay_lifecycle::{Cause, Generation, Recovery, StateKind};
 use tokio::sync::broadcast;
 
 use crate::PlainText;
+use crate::broadcast_reader::{BroadcastReader, ValueOrLag};
 use crate::lock::Lock;
 use crate::process::ProcessExit;
 use crate::server::{Reason, Slot};
@@ -67,7 +68,7 @@ impl Event {
                     error = failure.map(|failure| failure.message.as_str()),
                     exit_code = exit.and_then(|exit| exit.code),
                     signal = exit.and_then(|exit| exit.signal),
-                    stderr = failure.and_then(Failure::last_words),
+                    stderr = failure.and_then(Failure::decisive_stderr_line),
                     attempt = self.attempt,
                     budget,
                     next_retry_ms = self.next_retry.map(|at| u64::try_from(until(at).as_millis()).unwrap_or(u64::MAX)),
@@ -97,7 +98,7 @@ pub struct Failure {
     /// What a login needs, where the server asks for one.
     pub challenge: Option<Challenge>,
     /// Whether only the dialect failed. The next attempt follows at once, in the other era.
-    pub tried_otherwise: bool,
+    pub retries_other_era: bool,
     /// The directories that a command was searched in, as in `PATH`, where it was not found. Long, and of this machine: for a
     /// person at a terminal, not for a model.
     pub searched: Option<String>,
@@ -123,7 +124,7 @@ impl Failure {
             exit: None,
             stderr: lines.map(|line| line.text).collect(),
             challenge: None,
-            tried_otherwise: false,
+            retries_other_era: false,
             searched: None,
             http: None,
         }
@@ -137,15 +138,15 @@ impl Failure {
             exit: None,
             stderr,
             challenge: None,
-            tried_otherwise: false,
+            retries_other_era: false,
             searched: None,
             http: None,
         }
     }
 
-    /// The line of its stderr that says best why: the last that names an error, else the last with any content. `None` if
+    /// The line of its stderr that says best why it failed: the last that names an error, else the last with any content. `None` if
     /// there are only banners, frames and notices.
-    pub fn last_words(&self) -> Option<&str> {
+    pub fn decisive_stderr_line(&self) -> Option<&str> {
         most_specific(&self.stderr)
     }
 
@@ -153,9 +154,9 @@ impl Failure {
         Self { exit, ..self }
     }
 
-    pub(crate) fn mended_by(self, recovery: Recovery) -> Self {
+    pub(crate) fn with_recovery(self, recovery: Recovery) -> Self {
         Self {
-            tried_otherwise: recovery == Recovery::RetryOtherEra,
+            retries_other_era: recovery == Recovery::RetryOtherEra,
             ..self
         }
     }
@@ -193,7 +194,7 @@ impl Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)?;
-        match self.last_words() {
+        match self.decisive_stderr_line() {
             Some(line) => write!(f, "; it last wrote: {line}"),
             None => Ok(()),
         }
@@ -201,16 +202,8 @@ impl std::fmt::Display for Failure {
 }
 
 /// A reader of a fleet's events, from the moment of its making. It is a [`Stream`], and has [`next`](Self::next).
-pub struct Events(Option<Receiving>);
-
-/// The receiver of a reader. It is inside the future while the reader waits.
-enum Receiving {
-    Idle(broadcast::Receiver<Event>),
-    Waiting(Pin<Box<dyn Future<Output = Received> + Send + Sync>>),
-}
-
-/// What a wait for the next event ends with: the event, and the receiver back.
-type Received = (Option<EventOrLag>, broadcast::Receiver<Event>);
+#[derive(Debug)]
+pub struct Events(BroadcastReader<Event>);
 
 /// What a reader of events gets.
 #[derive(Clone, Debug)]
@@ -234,39 +227,11 @@ impl Stream for Events {
     type Item = EventOrLag;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<EventOrLag>> {
-        loop {
-            match self.0.take() {
-                None => return Poll::Ready(None),
-                Some(Receiving::Idle(mut receiver)) => {
-                    self.0 = Some(Receiving::Waiting(Box::pin(async move {
-                        let event = received(receiver.recv().await);
-                        (event, receiver)
-                    })));
-                }
-                Some(Receiving::Waiting(mut waiting)) => {
-                    let Poll::Ready((event, receiver)) = waiting.as_mut().poll(context) else {
-                        self.0 = Some(Receiving::Waiting(waiting));
-                        return Poll::Pending;
-                    };
-                    self.0 = Some(Receiving::Idle(receiver));
-                    return Poll::Ready(event);
-                }
-            }
-        }
-    }
-}
-
-impl std::fmt::Debug for Events {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Events").finish_non_exhaustive()
-    }
-}
-
-fn received(received: Result<Event, broadcast::error::RecvError>) -> Option<EventOrLag> {
-    match received {
-        Ok(event) => Some(EventOrLag::Event(Box::new(event))),
-        Err(broadcast::error::RecvError::Lagged(lost)) => Some(EventOrLag::Lagged(lost)),
-        Err(broadcast::error::RecvError::Closed) => None,
+        let next = ready!(self.0.poll_next(context));
+        Poll::Ready(next.map(|next| match next {
+            ValueOrLag::Value(event) => EventOrLag::Event(Box::new(event)),
+            ValueOrLag::Lagged(missed) => EventOrLag::Lagged(missed),
+        }))
     }
 }
 
@@ -297,7 +262,7 @@ impl EventLog {
 
     pub(crate) fn subscribe(&self) -> Events {
         let log = self.0.lock();
-        Events(Some(Receiving::Idle(log.sender.subscribe())))
+        Events(BroadcastReader::of(&log.sender))
     }
 }
 

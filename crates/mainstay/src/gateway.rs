@@ -15,6 +15,8 @@ use tokio::time::{Instant, timeout_at};
 pub use crate::catalog::servers::{ChangedServer, ListHashes, ServerLists};
 pub use crate::plain_text::PlainText;
 pub use crate::protocol::Introduction;
+pub use crate::server::counts::DurationHistogram;
+pub use crate::server::operations::{OperationSeries, OperationTable, ToolPlaces};
 pub use crate::wire::SentNote;
 
 use crate::catalog::{About, Catalog};
@@ -340,7 +342,7 @@ async fn wait_while_starting<T>(
         if seen
             .last_error
             .as_ref()
-            .is_some_and(|error| error.tried_otherwise)
+            .is_some_and(|error| error.retries_other_era)
         {
             let began = *second_attempt.get_or_insert_with(Instant::now);
             deadline = deadline.min(began + SECOND_ATTEMPT_TIMEOUT);
@@ -354,6 +356,6 @@ async fn wait_while_starting<T>(
 
 /// Whether an attempt has failed since the server was seen with the failure `before`.
 fn has_failed(seen: &Status, before: Option<&Arc<Failure>>) -> bool {
-    let last = seen.last_error.as_ref().filter(|error| !error.tried_otherwise);
+    let last = seen.last_error.as_ref().filter(|error| !error.retries_other_era);
     last.is_some_and(|last| !before.is_some_and(|before| Arc::ptr_eq(before, last)))
 }

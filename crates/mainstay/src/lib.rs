@@ -23,10 +23,20 @@
 //! # }
 //! ```
 //!
-//! The names here are what an embedder needs. Each module holds the rest of its room: [`config`] what a person writes,
-//! [`catalog`] what servers offer, [`fleet`] and [`server`] their reports and errors, [`event`] the changes of state,
-//! [`handler`] what servers ask of their client, [`process`] what a child process says and how it ends, [`transport`] how
-//! messages travel, [`recorder`] the last of them, [`lifecycle`] the machine that decides, [`gateway`] what only a gateway needs.
+//! The names at the root are what most embedders need. The modules have the rest:
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | [`config`] | what a person writes |
+//! | [`catalog`] | what servers offer |
+//! | [`fleet`], [`server`] | their reports and errors |
+//! | [`event`] | changes of state |
+//! | [`handler`] | what servers ask of their client |
+//! | [`process`] | what a child process writes, and how it ends |
+//! | [`transport`] | how messages travel |
+//! | [`recorder`] | the last messages of each server |
+//! | [`lifecycle`] | the machine that decides |
+//! | [`gateway`] | what only a gateway needs |
 //!
 //! # Cargo features
 //!
@@ -44,6 +54,7 @@
 //! A call takes the path `fleet` → `server` → `connection` → `wire` → `transport`, and back. Only what changes a server's
 //! state goes through its keeper, which asks the pure machine of [`lifecycle`] what to do.
 
+mod broadcast_reader;
 pub mod catalog;
 pub mod config;
 mod connection;

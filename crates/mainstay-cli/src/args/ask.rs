@@ -123,7 +123,7 @@ Examples:
   mainstay read demo demo://square/7"
 )]
 pub(crate) struct ReadArgs {
-    /// The resource's URI, behind the server's name where it is to be asked
+    /// The resource's URI, optionally preceded by a server's name
     #[arg(value_name = "URI", required = true, num_args = 1..=2)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
@@ -168,7 +168,7 @@ pub(crate) struct RequestArgs {
     pub(crate) adhoc: AdHoc,
 }
 
-/// Measure how long a server takes to connect, and to give a sign of life
+/// Measure how long a server takes to connect, and to answer a ping
 ///
 /// The exit code is 0 if it came up and every question was answered in time.
 #[derive(Debug, Args)]

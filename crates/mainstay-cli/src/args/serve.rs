@@ -32,7 +32,7 @@ pub(crate) struct ServeArgs {
     /// A file of bearer tokens, one on each line, of which clients must show one
     #[arg(long, value_name = "FILE", conflicts_with = "token_env")]
     pub(crate) token_file: Option<PathBuf>,
-    /// The variable that holds it
+    /// The environment variable that holds the token
     #[arg(long, value_name = "VARIABLE")]
     pub(crate) token_env: Option<String>,
     /// Speak TLS with this certificate: a PEM file, the chain included
@@ -53,13 +53,13 @@ pub(crate) struct ServeArgs {
     /// How many of them one client may have: one token, or one session where none is required [default: a quarter of all]
     #[arg(long, value_name = "COUNT", conflicts_with = "stdio")]
     pub(crate) max_isolated_per_client: Option<usize>,
-    /// How many connections there may be at once; each open stream is one. With one more, the longest idle gives way
+    /// How many connections there may be at once; each open stream is one. Above this, the longest idle one is closed
     #[arg(long, value_name = "COUNT", default_value = "4096")]
     pub(crate) max_connections: NonZeroUsize,
     /// How many of them one address may have [default: half of all]
     #[arg(long, value_name = "COUNT")]
     pub(crate) max_connections_per_address: Option<NonZeroUsize>,
-    /// How many sessions there may be at once; with one more, the longest idle gives way
+    /// How many sessions there may be at once; above this, the longest idle one is closed
     #[arg(long, value_name = "COUNT", default_value = "10000")]
     pub(crate) max_sessions: NonZeroUsize,
     /// How many of them one client may have: one token, or one address where none is required [default: two fifths of all]

@@ -85,8 +85,8 @@ pub(crate) fn wanted() -> bool {
 
 /// Starts to log, and to take spans for a receiver of traces if there is one.
 pub(crate) fn init(screen: &Screen, logged: Logged, traces: Option<OtlpSettings>) -> Log {
-    let wished = std::env::var(VARIABLE).ok().filter(|_| wanted());
-    let filter = match EnvFilter::try_new(wished.as_deref().unwrap_or(logged.filter())) {
+    let requested = std::env::var(VARIABLE).ok().filter(|_| wanted());
+    let filter = match EnvFilter::try_new(requested.as_deref().unwrap_or(logged.filter())) {
         Ok(filter) => filter,
         Err(error) => {
             screen.warning(text!(

@@ -45,10 +45,10 @@ pub(crate) struct LoginArgs {
     /// Ask for this scope, in place of those that the server names; may be given more than once
     #[arg(long, value_name = "SCOPE")]
     pub(crate) scope: Vec<String>,
-    /// Encrypt all logins with a key that the system keyring keeps. It holds for every mainstay of this user
+    /// Encrypt all logins with a key that the system keyring keeps. It applies to all Mainstay processes of this user
     #[arg(long, conflicts_with_all = ["key_file", "key_command"])]
     pub(crate) keyring: bool,
-    /// Encrypt all logins with the key in this file: 32 bytes, or their base64. It holds for every mainstay of this user
+    /// Encrypt all logins with the key in this file: 32 bytes, or their base64. It applies to all Mainstay processes of this user
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
     /// Encrypt all logins with the key that this command prints, such as `pass show mainstay`

@@ -115,8 +115,8 @@ impl InForce {
         configuration.problems.iter().filter(is_new).cloned().collect()
     }
 
-    /// All servers. One with errors is among them as [unusable](ServerConfig::unusable), so that everyone who asks for it is
-    /// told why.
+    /// All servers. One with errors is among them as [unusable](ServerConfig::unusable), so that requests to it return the
+    /// reason.
     pub(super) fn all_servers(&self) -> Vec<ServerConfig> {
         // A server whose very name is wrong cannot be asked for.
         let unusable = self.refused.iter().filter_map(|name| {

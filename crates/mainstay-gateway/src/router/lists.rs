@@ -299,7 +299,10 @@ impl StartWaits {
 
 /// Whether a server is starting, and has not failed since the gateway has kept it.
 fn has_not_failed(status: &Status) -> bool {
-    let failed = status.last_error.as_ref().filter(|error| !error.tried_otherwise);
+    let failed = status
+        .last_error
+        .as_ref()
+        .filter(|error| !error.retries_other_era);
     status.is_starting() && failed.is_none()
 }
 

@@ -180,7 +180,7 @@ impl Subscribers {
             (None, _) => Err("no client is there"),
             (Some(only), None) => Ok(only),
             (Some(_), Some(_)) => {
-                Err("several clients share this server, and no call tells which one it is for")
+                Err("several clients share this server, and no running call identifies one")
             }
         }
     }

@@ -28,7 +28,7 @@ const BACK_WITHIN: Duration = Duration::from_secs(1);
 /// What the suite tells of a scenario's client.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Told {
+struct SuiteContext {
     client_id: Option<String>,
     client_secret: Option<String>,
     private_key_pem: Option<String>,
@@ -50,37 +50,39 @@ impl ScenarioLogins {
         let directory = std::env::temp_dir().join(format!("mainstay-conformance-{}", std::process::id()));
         let store: Arc<dyn LoginStore> = Arc::new(FileStore::open(&directory, StoreProtection::Plain)?);
         let mut settings = LoginSettings::new(url.parse()?);
-        let told = std::env::var("MCP_CONFORMANCE_CONTEXT").ok();
-        let told: Told = told.map_or(Ok(Told::default()), |told| serde_json::from_str(&told))?;
+        let context = std::env::var("MCP_CONFORMANCE_CONTEXT").ok();
+        let context: SuiteContext = context.map_or(Ok(SuiteContext::default()), |context| {
+            serde_json::from_str(&context)
+        })?;
         if scenario == "auth/basic-cimd" {
             let document = "https://conformance-test.local/client-metadata.json";
             settings.client.metadata_url = Some(document.to_owned());
         }
-        if let Some(id) = &told.client_id {
+        if let Some(id) = &context.client_id {
             settings.client.configured = Some(ConfiguredClient {
                 id: id.clone(),
-                secret: told.client_secret.clone().map(SecretText::from),
+                secret: context.client_secret.clone().map(SecretText::from),
                 issuer: None,
             });
         }
-        if let Some(pem) = &told.private_key_pem {
+        if let Some(pem) = &context.private_key_pem {
             let random = ring::rand::SystemRandom::new();
             settings.client.signing_key = Some(Arc::new(SigningKey::from_pem(pem, None, &random)?));
         }
         if scenario.starts_with("auth/client-credentials") {
             settings.grant = GrantSetting::ClientCredentials;
         }
-        if let Some(jwt) = &told.valid_jwt {
+        if let Some(jwt) = &context.valid_jwt {
             let assertion_file = directory.join("assertion");
             std::fs::write(&assertion_file, jwt)?;
             settings.grant = GrantSetting::Workload { assertion_file };
             settings.client.configured = None;
         }
         if let (Some(id), Some(token), Some(issuer), Some(endpoint)) = (
-            told.idp_client_id,
-            told.idp_id_token,
-            told.idp_issuer,
-            told.idp_token_endpoint,
+            context.idp_client_id,
+            context.idp_id_token,
+            context.idp_issuer,
+            context.idp_token_endpoint,
         ) {
             settings.grant = GrantSetting::Enterprise(Box::new(IdentityProvider {
                 token_endpoint: endpoint.parse()?,

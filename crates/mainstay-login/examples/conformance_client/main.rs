@@ -37,7 +37,7 @@ enum Act {
     /// Call, get and read whatever the server offers.
     UseAll,
     /// Make the calls that the suite names.
-    CallAsTold,
+    CallAsInstructed,
     /// Send a tool's schema back as it came.
     SendSchemaBack,
     /// Refuse to log in, or to log in for ever.
@@ -67,7 +67,7 @@ fn act(scenario: &str) -> Option<Act> {
         | "sep-2322-client-request-state"
         | "http-standard-headers"
         | "http-invalid-tool-headers" => Act::UseAll,
-        "http-custom-headers" => Act::CallAsTold,
+        "http-custom-headers" => Act::CallAsInstructed,
         "json-schema-2020-12-preservation" => Act::SendSchemaBack,
         refused if MUST_REFUSE.contains(&refused) => Act::Refuse,
         login if login.starts_with("auth/") => Act::UseAll,
@@ -116,7 +116,7 @@ async fn perform(act: Act, server: &Server, logins: &Arc<ScenarioLogins>) -> Don
     match act {
         Act::Connect | Act::Refuse => Ok(()),
         Act::UseAll => use_all(server, logins).await,
-        Act::CallAsTold => call_as_told(server).await,
+        Act::CallAsInstructed => call_as_instructed(server).await,
         Act::SendSchemaBack => send_schema_back(server).await,
     }
 }
@@ -177,10 +177,10 @@ async fn call(server: &Server, logins: &ScenarioLogins, name: &str, arguments: &
     Err("the server asks for more for ever".into())
 }
 
-async fn call_as_told(server: &Server) -> Done {
+async fn call_as_instructed(server: &Server) -> Done {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Told {
+    struct ToolCalls {
         tool_calls: Vec<ToolCall>,
     }
     #[derive(Deserialize)]
@@ -188,8 +188,8 @@ async fn call_as_told(server: &Server) -> Done {
         name: String,
         arguments: Value,
     }
-    let told: Told = serde_json::from_str(&std::env::var("MCP_CONFORMANCE_CONTEXT")?)?;
-    for call in told.tool_calls {
+    let context: ToolCalls = serde_json::from_str(&std::env::var("MCP_CONFORMANCE_CONTEXT")?)?;
+    for call in context.tool_calls {
         server
             .call(&call.name, &call.arguments)
             .options(options())

@@ -1,5 +1,5 @@
-//! What tests share in which servers are harmed at random: chance that can be repeated, servers that somebody else starts
-//! again, how late the machine itself is, and what is left in the end.
+//! What the chaos tests share: chance that can be repeated, servers that are restarted externally, how late the machine itself is, and
+//! what is left in the end.
 
 mod dice;
 mod held;

@@ -9,7 +9,7 @@ use super::fault::HttpFault;
 use super::out::{ConnectionEnd, Out};
 use super::plan::{Instead, Plan};
 use super::post;
-use super::reply::{Replier, Telling, event_id, parse_event_id};
+use super::reply::{EventStreamOptions, Replier, event_id, parse_event_id};
 use super::rule::{HttpEvent, HttpStep};
 use super::script::{HttpScript, NO_SESSION, Serves, UnknownSession};
 use super::server::HttpServerCore;
@@ -147,13 +147,13 @@ impl Exchange<'_> {
         let Some((from, stream)) = found else {
             return self.replier.bare(ResponseHead::new(400)).await;
         };
-        let telling = Telling {
+        let options = EventStreamOptions {
             headers: vec![(SESSION_ID.to_owned(), session.id().to_owned())],
             from,
             ids: self.http.event_ids,
             opening: self.opening(&stream, from),
         };
-        self.replier.events(&stream, &telling).await
+        self.replier.events(&stream, &options).await
     }
 
     async fn delete(&mut self) -> Result<(), ConnectionEnd> {
@@ -193,11 +193,11 @@ impl Exchange<'_> {
             server: self.server,
             id: session.id(),
         };
-        let telling = Telling {
+        let options = EventStreamOptions {
             opening: format!("event: endpoint\ndata: /message?sessionId={}\n\n", session.id()),
-            ..Telling::default()
+            ..EventStreamOptions::default()
         };
-        self.replier.events(session.standalone(), &telling).await
+        self.replier.events(session.standalone(), &options).await
     }
 
     fn is_modern_only(&self) -> bool {

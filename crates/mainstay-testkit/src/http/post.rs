@@ -8,7 +8,7 @@ use super::era;
 use super::exchange::{Exchange, SESSION_ID, error_without_id};
 use super::out::ConnectionEnd;
 use super::perform;
-use super::reply::Telling;
+use super::reply::EventStreamOptions;
 use super::script::AnswerForm;
 use super::server::HttpServerCore;
 use super::session::{ScriptedSession, SessionKind};
@@ -91,8 +91,8 @@ impl Exchange<'_> {
             stream: stream.clone(),
             id,
         };
-        let telling = Telling::default();
-        self.reply(message, stream, reply, status, &telling).await
+        let options = EventStreamOptions::default();
+        self.reply(message, stream, reply, status, &options).await
     }
 
     async fn legacy(&mut self, message: &Incoming) -> Result<(), ConnectionEnd> {
@@ -117,13 +117,13 @@ impl Exchange<'_> {
         if session.kind() == SessionKind::Streamable {
             headers.push((SESSION_ID.to_owned(), session.id().to_owned()));
         }
-        let telling = Telling {
+        let options = EventStreamOptions {
             headers,
             from: 0,
             ids: self.http.event_ids,
             opening: self.opening(&stream, 0),
         };
-        self.reply(message, stream.clone(), reply, 200, &telling).await?;
+        self.reply(message, stream.clone(), reply, 200, &options).await?;
         if reply == AnswerForm::Json {
             session.retire(&stream);
         }
@@ -136,7 +136,7 @@ impl Exchange<'_> {
         stream: AnswerStream,
         reply: AnswerForm,
         status: u16,
-        telling: &Telling,
+        options: &EventStreamOptions,
     ) -> Result<(), ConnectionEnd> {
         if let Some(instead) = self.instead() {
             let path = &self.request.path;
@@ -149,10 +149,10 @@ impl Exchange<'_> {
         };
         match reply {
             AnswerForm::Json => {
-                let head = ResponseHead::new(status).with_all(&telling.headers);
+                let head = ResponseHead::new(status).with_all(&options.headers);
                 self.replier.answer(&stream, head).await
             }
-            AnswerForm::Stream => self.replier.events(&stream, telling).await,
+            AnswerForm::Stream => self.replier.events(&stream, options).await,
         }
     }
 

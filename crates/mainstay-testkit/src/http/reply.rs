@@ -26,10 +26,10 @@ pub(super) struct Replier<'a> {
 
 /// How a stream of events is written.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Telling {
+pub(super) struct EventStreamOptions {
     /// Headers besides those of every stream.
     pub(super) headers: Vec<(String, String)>,
-    /// The first message to tell.
+    /// The first message to send.
     pub(super) from: usize,
     /// Whether events have ids.
     pub(super) ids: bool,
@@ -65,14 +65,14 @@ impl Replier<'_> {
     pub(super) async fn events(
         &mut self,
         stream: &AnswerStream,
-        telling: &Telling,
+        options: &EventStreamOptions,
     ) -> Result<(), ConnectionEnd> {
         let _live = LiveStream::new(self.server);
         let head = ResponseHead::new(200)
             .with("Content-Type", self.content_type(EVENTS))
             .with("Cache-Control", "no-cache")
             .with("Transfer-Encoding", "chunked")
-            .with_all(&telling.headers);
+            .with_all(&options.headers);
         let mut reader = stream.take_over();
         self.out.head(head, self.plan).await?;
         if self.plan.silent {
@@ -82,8 +82,8 @@ impl Replier<'_> {
         if self.plan.byte_order_mark {
             chunks.send(BYTE_ORDER_MARK).await?;
         }
-        if !telling.opening.is_empty() {
-            chunks.send(telling.opening.as_bytes()).await?;
+        if !options.opening.is_empty() {
+            chunks.send(options.opening.as_bytes()).await?;
         }
         match self.plan.bad_stream {
             Some(BadStream::NoAnswer) => return chunks.finish().await,
@@ -116,13 +116,13 @@ impl Replier<'_> {
             if self.plan.end_after_events == Some(written) {
                 return chunks.finish().await;
             }
-            let position = telling.from + written;
+            let position = options.from + written;
             let ServedItem::Message(message) = reader.next(position).await else {
                 return chunks.finish().await;
             };
             written += 1;
             let mut event = String::from("event: message\n");
-            if telling.ids {
+            if options.ids {
                 event.push_str(&format!("id: {}\n", event_id(stream, position + 1)));
             }
             let event = [event.as_bytes(), b"data: ", &message, end.as_bytes()].concat();

@@ -17,7 +17,7 @@ pub struct Item {
     raw: RawJson,
     hints: Hints,
     has_description: bool,
-    /// The arguments that a tool wants mirrored in headers, or what is wrong with its wish; none for most.
+    /// The arguments that a tool wants mirrored in headers, or what is wrong with its `x-mcp-header`; none for most.
     mirrors: Option<Arc<Result<Vec<Mirror>, String>>>,
 }
 
@@ -91,7 +91,7 @@ impl Item {
         matches!(self.mirrors.as_deref(), Some(Ok(mirrors)) if !mirrors.is_empty())
     }
 
-    /// What is wrong with its wish for headers.
+    /// What is wrong with its `x-mcp-header` declaration.
     pub(super) fn bad_mirror(&self) -> Option<&str> {
         self.mirrors.as_deref()?.as_ref().err().map(String::as_str)
     }

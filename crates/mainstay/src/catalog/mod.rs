@@ -1,9 +1,12 @@
 //! What the servers offer, and the one immutable picture of it that callers see.
 //!
-//! The path of a listing: `Pager` turns pages into an `ItemList`; the lists become a [`ServerCatalog`], which sets
-//! malformed items aside; `Replacement` decides whether it replaces the last-good one; `Publisher` joins the catalogs
-//! of all servers, each with its `ToolView` applied, into the published [`Catalog`], at the cost of the one that changed;
-//! `CatalogStore` keeps a server's catalog for the next start.
+//! The path of a listing:
+//!
+//! 1. `Pager` turns pages into an `ItemList`. The lists become a [`ServerCatalog`], which sets malformed items aside.
+//! 2. `Replacement` decides whether it replaces the last-good one.
+//! 3. `Publisher` joins the catalogs of all servers, each with its `ToolView` applied, into the published [`Catalog`]. A change costs
+//!    what the changed server offers.
+//! 4. `CatalogStore` keeps a server's catalog for the next start.
 //!
 //! Invariants: items are carried as the bytes the server sent; equal offers give equal bytes and hash, and an equal union,
 //! whatever order they were listed in; the revision grows only when content changes; one bad item costs none of its neighbours;

@@ -61,7 +61,7 @@ pub(crate) struct Stored {
     pub(crate) identity: String,
     /// The server's name when it was stored; for a person who looks into the file.
     pub(crate) server: String,
-    /// What was learnt of the way the server wants to be spoken to.
+    /// The dialect that last worked.
     pub(crate) era: Option<String>,
     /// When the server listed it; kept to the millisecond.
     pub(crate) listed_at: SystemTime,

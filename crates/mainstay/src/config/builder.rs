@@ -207,10 +207,9 @@ impl<T: Into<Target>> ServerBuilder<T> {
         self
     }
 
-    /// How long it may be idle while it starts (default: 1 min). What it writes to stderr, and the work of its processes
-    /// (processor time, bytes read or written, processes that come and go), count as signs of life; the policy's
-    /// `limits.open` bounds the whole, at 5 min by default and at 10 min where a package runner such as `npx` may have to
-    /// install the server first.
+    /// How long it may be idle while it starts (default: 1 min). It is not idle while it writes to stderr, or while its processes
+    /// work: processor time, bytes read or written, processes that come and go. The policy's `limits.open` bounds the whole start:
+    /// 5 min by default, and 10 min where a package runner such as `npx` may have to install the server first.
     pub fn startup_timeout(mut self, timeout: Duration) -> Self {
         self.settings.startup_timeout = timeout;
         self

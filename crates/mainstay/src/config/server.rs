@@ -138,8 +138,8 @@ impl ServerConfig {
         ServerBuilder::new(name.into(), CustomTarget { identity, connector })
     }
 
-    /// Starts the configuration of a server that cannot be used, for this reason. It is not left out, so that everyone who asks for it
-    /// is told why: each start fails, and none is tried again before a restart or a change of its configuration.
+    /// Starts the configuration of a server that cannot be used, for this reason. It is part of the fleet, so that requests to it
+    /// return the reason: each start fails, and none is tried again before a restart or a change of its configuration.
     pub fn unusable(name: impl Into<String>, reason: impl Into<String>) -> ServerBuilder<UnusableTarget> {
         let reason = reason.into();
         ServerBuilder::new(name.into(), UnusableTarget { reason })

@@ -39,19 +39,19 @@ impl InboundHandler {
             NamedClient::None => self.callers.origin_of(cause),
             NamedClient::Here(handler) => {
                 let holds = self.callers.holds_of(&handler);
-                CallOrigin::Ones(handler, holds)
+                CallOrigin::OnlyCaller(handler, holds)
             }
             NamedClient::Gone => {
                 return refuse("the client that began the task is gone".to_owned());
             }
         };
         let (handler, holds) = match origin {
-            CallOrigin::Fleets(hold) => (self.fleet_handler().clone(), vec![hold]),
-            CallOrigin::Ones(handler, holds) => (handler, holds),
+            CallOrigin::FleetHandler(hold) => (self.fleet_handler().clone(), vec![hold]),
+            CallOrigin::OnlyCaller(handler, holds) => (handler, holds),
             CallOrigin::Left(_) | CallOrigin::Gone => {
                 return refuse("the call that it is for is over".to_owned());
             }
-            CallOrigin::OneOf(_) | CallOrigin::Unknown => {
+            CallOrigin::LatestOfClient(_) | CallOrigin::Unknown => {
                 return refuse(
                     "several calls run, and the protocol does not say which one it is for".to_owned(),
                 );

@@ -47,13 +47,13 @@ struct Own {
     is_closed: bool,
     present: Vec<(Arc<dyn ClientHandler>, Arc<IdlePause>)>,
     /// The last callers that left without an answer, the later one last.
-    lingering: Vec<Lingering>,
+    abandoned: Vec<AbandonedCaller>,
     /// Until when others that left before them may still cause requests.
     crowded_until: Option<Instant>,
 }
 
 /// A caller that left without an answer, and until when its call may still cause requests.
-struct Lingering {
+struct AbandonedCaller {
     /// Its own handler, if it had one.
     own: Option<Left>,
     /// Its calls that the server has not answered since. `None` if they are not known: plain calls share their hold.
@@ -70,15 +70,15 @@ struct Left {
 /// Which call caused a server's request, with the idle pauses of the calls that may be the one.
 pub(crate) enum CallOrigin {
     /// A plain call, or none: the fleet's handler answers.
-    Fleets(Arc<IdlePause>),
+    FleetHandler(Arc<IdlePause>),
     /// The only caller in flight.
-    Ones(Arc<dyn ClientHandler>, Vec<Arc<IdlePause>>),
+    OnlyCaller(Arc<dyn ClientHandler>, Vec<Arc<IdlePause>>),
     /// A caller that abandoned its calls and is still there.
     Left(Arc<dyn ClientHandler>),
     /// A caller that has left.
     Gone,
     /// One of several calls of one client; this is the latest of them.
-    OneOf(Arc<dyn ClientHandler>),
+    LatestOfClient(Arc<dyn ClientHandler>),
     /// Several callers could have caused it, and the protocol does not say which.
     Unknown,
 }
@@ -148,8 +148,8 @@ impl InFlight {
         let mut own = self.own.lock();
         // Where the caller is about to leave, it leaves as one whose call was answered.
         own.present.retain(|(_, hold)| !Arc::ptr_eq(hold, call));
-        own.lingering.retain_mut(|party| {
-            let Some(calls) = &mut party.calls else {
+        own.abandoned.retain_mut(|caller| {
+            let Some(calls) = &mut caller.calls else {
                 return true;
             };
             calls.retain(|hold| !Arc::ptr_eq(hold, call));
@@ -161,15 +161,15 @@ impl InFlight {
     pub(crate) fn origin_of(&self, cause: &MessageOrigin) -> CallOrigin {
         match cause {
             MessageOrigin::Unknown => self.origin_alone(),
-            MessageOrigin::Ours => CallOrigin::Fleets(self.plain_hold.clone()),
+            MessageOrigin::Ours => CallOrigin::FleetHandler(self.plain_hold.clone()),
             MessageOrigin::Call(hold) if Arc::ptr_eq(hold, &self.plain_hold) => {
-                CallOrigin::Fleets(hold.clone())
+                CallOrigin::FleetHandler(hold.clone())
             }
             MessageOrigin::Call(hold) => {
                 let own = self.own.lock();
                 let caller = own.present.iter().find(|(_, held)| Arc::ptr_eq(held, hold));
                 caller.map_or(CallOrigin::Gone, |(handler, _)| {
-                    CallOrigin::Ones(handler.clone(), vec![hold.clone()])
+                    CallOrigin::OnlyCaller(handler.clone(), vec![hold.clone()])
                 })
             }
             MessageOrigin::Gone => CallOrigin::Gone,
@@ -180,7 +180,7 @@ impl InFlight {
     fn origin_alone(&self) -> CallOrigin {
         let mut own = self.own.lock();
         let now = Instant::now();
-        own.lingering.retain(|party| now < party.until);
+        own.abandoned.retain(|caller| now < caller.until);
         own.crowded_until = own.crowded_until.filter(|until| now < *until);
         if own.crowded_until.is_some() {
             return CallOrigin::Unknown;
@@ -188,32 +188,32 @@ impl InFlight {
         let plain = self.plain.load(Ordering::Relaxed) & !CLOSED > 0;
         let present = own.present.first().map(|(handler, _)| Arc::downgrade(handler));
         let left = || {
-            own.lingering
+            own.abandoned
                 .iter()
-                .find_map(|party| Some(party.own.as_ref()?.handler.clone()))
+                .find_map(|caller| Some(caller.own.as_ref()?.handler.clone()))
         };
         let Some(handler) = present.or_else(left) else {
-            return CallOrigin::Fleets(self.plain_hold.clone());
+            return CallOrigin::FleetHandler(self.plain_hold.clone());
         };
         let same = |other: &Weak<dyn ClientHandler>| Weak::ptr_eq(other, &handler);
         let alone = !plain
             && own.present.iter().all(|(other, _)| same(&Arc::downgrade(other)))
             && own
-                .lingering
+                .abandoned
                 .iter()
-                .all(|party| party.own.as_ref().is_some_and(|left| same(&left.handler)));
+                .all(|caller| caller.own.as_ref().is_some_and(|left| same(&left.handler)));
         match own.present.last() {
             Some((latest, _)) if alone => {
                 let holds = own.present.iter().map(|(_, hold)| hold.clone());
-                CallOrigin::Ones(latest.clone(), holds.collect())
+                CallOrigin::OnlyCaller(latest.clone(), holds.collect())
             }
             // No other caller may answer for an abandoned call.
             None if alone => handler.upgrade().map_or(CallOrigin::Gone, CallOrigin::Left),
-            Some((latest, _)) if !plain && own.is_one_client() => CallOrigin::OneOf(latest.clone()),
+            Some((latest, _)) if !plain && own.is_one_client() => CallOrigin::LatestOfClient(latest.clone()),
             None if !plain && own.is_one_client() => {
-                let there = own.lingering.iter().rev();
-                let mut there = there.filter_map(|party| party.own.as_ref()?.handler.upgrade());
-                there.next().map_or(CallOrigin::Gone, CallOrigin::OneOf)
+                let there = own.abandoned.iter().rev();
+                let mut there = there.filter_map(|caller| caller.own.as_ref()?.handler.upgrade());
+                there.next().map_or(CallOrigin::Gone, CallOrigin::LatestOfClient)
             }
             Some(_) | None => CallOrigin::Unknown,
         }
@@ -241,35 +241,35 @@ impl Own {
     /// Whether all callers in flight, and those that left lately, belong to the same client.
     fn is_one_client(&self) -> bool {
         let here = self.present.iter().map(|(handler, _)| handler.client());
-        let left = self.lingering.iter().map(|party| party.own.as_ref()?.client);
+        let left = self.abandoned.iter().map(|caller| caller.own.as_ref()?.client);
         let mut clients = here.chain(left);
         let first = clients.next().flatten();
         first.is_some() && clients.all(|client| client == first)
     }
 
-    fn linger(&mut self, party: &CallHandler, call: &Arc<IdlePause>) {
-        let own = party.as_ref().map(|handler| Left {
+    fn linger(&mut self, caller: &CallHandler, call: &Arc<IdlePause>) {
+        let own = caller.as_ref().map(|handler| Left {
             handler: Arc::downgrade(handler),
             client: handler.client(),
         });
-        let same = |other: &Lingering| match (&other.own, &own) {
+        let same = |other: &AbandonedCaller| match (&other.own, &own) {
             (Some(other), Some(own)) => Weak::ptr_eq(&other.handler, &own.handler),
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };
-        let mut calls = party.as_ref().map(|_| Vec::new());
-        if let Some(at) = self.lingering.iter().position(same) {
-            calls = self.lingering.remove(at).calls;
+        let mut calls = caller.as_ref().map(|_| Vec::new());
+        if let Some(at) = self.abandoned.iter().position(same) {
+            calls = self.abandoned.remove(at).calls;
         }
         if let Some(known) = &mut calls {
             known.push(call.clone());
         }
         calls = calls.filter(|known| known.len() <= LINGERING_CALLS_LIMIT);
-        if self.lingering.len() >= LINGERING_LIMIT {
-            self.crowded_until = Some(self.lingering.remove(0).until);
+        if self.abandoned.len() >= LINGERING_LIMIT {
+            self.crowded_until = Some(self.abandoned.remove(0).until);
         }
         let until = Instant::now() + ABANDONED_CALL_GRACE;
-        self.lingering.push(Lingering { own, calls, until });
+        self.abandoned.push(AbandonedCaller { own, calls, until });
     }
 }
 
@@ -353,13 +353,13 @@ mod tests {
         ));
         for (present, caller) in [(&first, &one), (&second, &other)] {
             let origin = callers.origin_of(&MessageOrigin::Call(present.hold()));
-            assert!(matches!(origin, CallOrigin::Ones(handler, _) if Arc::ptr_eq(&handler, caller)));
+            assert!(matches!(origin, CallOrigin::OnlyCaller(handler, _) if Arc::ptr_eq(&handler, caller)));
         }
         let origin = callers.origin_of(&MessageOrigin::Call(plain.hold()));
-        assert!(matches!(origin, CallOrigin::Fleets(_)));
+        assert!(matches!(origin, CallOrigin::FleetHandler(_)));
         assert!(matches!(
             callers.origin_of(&MessageOrigin::Ours),
-            CallOrigin::Fleets(_)
+            CallOrigin::FleetHandler(_)
         ));
     }
 
@@ -369,7 +369,7 @@ mod tests {
         let (one, other) = (handler(), handler());
         assert!(matches!(
             callers.origin_of(&MessageOrigin::Unknown),
-            CallOrigin::Fleets(_)
+            CallOrigin::FleetHandler(_)
         ));
         drop(enter(&callers, Some(one.clone())));
         let origin = callers.origin_of(&MessageOrigin::Unknown);
@@ -442,13 +442,13 @@ mod tests {
             callers.late_answer(hold);
         }
         let origin = callers.origin_of(&MessageOrigin::Unknown);
-        assert!(matches!(origin, CallOrigin::Ones(handler, _) if Arc::ptr_eq(&handler, &other)));
+        assert!(matches!(origin, CallOrigin::OnlyCaller(handler, _) if Arc::ptr_eq(&handler, &other)));
         // The answer may come in the moment between the end of a call and its caller's leave.
         let late = enter(&callers, Some(one));
         callers.late_answer(&late.hold());
         drop(late);
         let origin = callers.origin_of(&MessageOrigin::Unknown);
-        assert!(matches!(origin, CallOrigin::Ones(handler, _) if Arc::ptr_eq(&handler, &other)));
+        assert!(matches!(origin, CallOrigin::OnlyCaller(handler, _) if Arc::ptr_eq(&handler, &other)));
         running.settled();
     }
 
@@ -488,7 +488,7 @@ mod tests {
             enter(&callers, Some(latest.clone())),
         );
         let origin = callers.origin_of(&MessageOrigin::Unknown);
-        assert!(matches!(origin, CallOrigin::OneOf(handler) if Arc::ptr_eq(&handler, &latest)));
+        assert!(matches!(origin, CallOrigin::LatestOfClient(handler) if Arc::ptr_eq(&handler, &latest)));
         for another in [Some(of(2)), Some(handler()), None] {
             let third = enter(&callers, another);
             assert!(matches!(
@@ -499,7 +499,10 @@ mod tests {
         }
         drop(first);
         assert!(
-            matches!(callers.origin_of(&MessageOrigin::Unknown), CallOrigin::OneOf(_)),
+            matches!(
+                callers.origin_of(&MessageOrigin::Unknown),
+                CallOrigin::LatestOfClient(_)
+            ),
             "it may still run"
         );
         second.settled();
@@ -517,7 +520,9 @@ mod tests {
         let handlers = [of(1), of(1)];
         drop(handlers.clone().map(|handler| enter(&callers, Some(handler))));
         let origin = || callers.origin_of(&MessageOrigin::Unknown);
-        assert!(matches!(origin(), CallOrigin::OneOf(handler) if Arc::ptr_eq(&handler, &handlers[1])));
+        assert!(
+            matches!(origin(), CallOrigin::LatestOfClient(handler) if Arc::ptr_eq(&handler, &handlers[1]))
+        );
         let plain = enter(&callers, None);
         assert!(
             matches!(origin(), CallOrigin::Unknown),
@@ -525,7 +530,7 @@ mod tests {
         );
         plain.settled();
         tokio::time::advance(ABANDONED_CALL_GRACE).await;
-        assert!(matches!(origin(), CallOrigin::Fleets(_)));
+        assert!(matches!(origin(), CallOrigin::FleetHandler(_)));
     }
 
     #[test]
@@ -545,7 +550,7 @@ mod tests {
         ));
         assert!(matches!(
             callers.origin_of(&MessageOrigin::Unknown),
-            CallOrigin::Ones(..)
+            CallOrigin::OnlyCaller(..)
         ));
     }
 }

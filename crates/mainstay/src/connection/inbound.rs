@@ -220,13 +220,15 @@ impl InboundHandler {
             true => CallOrigin::Unknown,
             false => match named() {
                 NamedClient::None => self.callers.origin_of(cause),
-                NamedClient::Here(handler) => CallOrigin::OneOf(handler),
+                NamedClient::Here(handler) => CallOrigin::LatestOfClient(handler),
                 NamedClient::Gone => CallOrigin::Gone,
             },
         };
         let recipient = match origin {
-            CallOrigin::Ones(handler, _) | CallOrigin::OneOf(handler) | CallOrigin::Left(handler) => handler,
-            CallOrigin::Fleets(_) | CallOrigin::Gone | CallOrigin::Unknown => fleets(),
+            CallOrigin::OnlyCaller(handler, _)
+            | CallOrigin::LatestOfClient(handler)
+            | CallOrigin::Left(handler) => handler,
+            CallOrigin::FleetHandler(_) | CallOrigin::Gone | CallOrigin::Unknown => fleets(),
         };
         recipient.notification(self.server_notification(method, params));
     }

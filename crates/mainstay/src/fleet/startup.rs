@@ -77,9 +77,8 @@ impl Fleet {
         }
     }
 
-    /// Whether the fleet can do what it is there for, as of now: every required server is up; where none is required, every
-    /// server has settled, which is to say that its first attempt has come to an end, be it a good one or not. A server that
-    /// was stopped as idle counts as up, since the next call starts it; one that is disabled does not count.
+    /// Whether every required server is up. If none is required: whether the first attempt of every server has ended, with success
+    /// or not. A server that was stopped as idle counts as up, since the next call starts it. A disabled server does not count.
     pub fn is_ready(&self) -> bool {
         self.unready().is_empty()
     }
@@ -109,7 +108,7 @@ fn has_settled(status: &Status) -> bool {
         StateKind::Connecting => false,
         StateKind::Reconnecting => {
             let last = status.last_error.as_ref();
-            !last.is_some_and(|failure| failure.tried_otherwise)
+            !last.is_some_and(|failure| failure.retries_other_era)
         }
         // A new server is shown as disabled until its keeper runs.
         StateKind::Disabled | StateKind::Disabling => status.desired == Desired::Disabled,

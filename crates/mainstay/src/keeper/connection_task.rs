@@ -133,7 +133,7 @@ async fn failed_to_open(dial: &Dial, error: &DialError, process: Option<&Process
     // A dial that fails for any other reason has closed the server's input by now, and its exit tells nothing.
     let Some(process) = process.filter(|_| error.is_loss()) else {
         let message = dial.explain(error) + &noise::say(slot.noise.of(generation).as_deref());
-        let failure = Failure::new(slot, Some(generation), message).mended_by(recovery);
+        let failure = Failure::new(slot, Some(generation), message).with_recovery(recovery);
         return Arc::new(
             failure
                 .searched(error.searched())
@@ -159,7 +159,7 @@ async fn failed_to_open(dial: &Dial, error: &DialError, process: Option<&Process
     };
     let message = message + &noise::say(slot.noise.of(generation).as_deref());
     let failure = Failure::new(slot, Some(generation), message).with_exit(exit);
-    Arc::new(failure.mended_by(recovery))
+    Arc::new(failure.with_recovery(recovery))
 }
 
 /// The hint for a program that ends by itself without an error instead of answering.

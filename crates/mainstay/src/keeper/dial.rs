@@ -32,8 +32,8 @@ use crate::wire::{Peer, RequestError};
 /// restored while the connection is in use.
 const RESTORE_GRACE: Duration = Duration::from_secs(2);
 
-/// With so many attempts left, what is remembered of a server's dialect is found out again: before the server is given up
-/// it has been asked in both ways. Not earlier, since such attempts are wasted if the server is merely ill.
+/// With this many attempts left, the keeper detects the remembered dialect again: before it gives a server up, it has tried both eras.
+/// Not earlier, since such attempts are wasted if the server is down for another reason.
 const LAST_ATTEMPTS_LIMIT: u32 = 2;
 
 /// Why a connection could not be opened. `recovery` says what can resolve it.

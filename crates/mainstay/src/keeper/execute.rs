@@ -167,9 +167,9 @@ impl Keeper {
                         Report::CallFailed(generation, recovery, Arc::new(failure))
                     }
                     Consequence::Nothing
-                    | Consequence::Seen
+                    | Consequence::SeenByConnection
                     | Consequence::Counts(_)
-                    | Consequence::Doubt => return None,
+                    | Consequence::CountsAndProbes => return None,
                 },
             };
             Some(KeeperMessage::Report(report))

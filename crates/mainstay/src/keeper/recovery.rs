@@ -19,11 +19,11 @@ pub(crate) enum Consequence {
     /// None: the server answered, or it did not cause the failure.
     Nothing,
     /// None: the task of the connection sees the cause itself.
-    Seen,
+    SeenByConnection,
     /// It counts against the connection; this would resolve it.
     Counts(Recovery),
     /// It counts, and the server may be gone: probe it at once.
-    Doubt,
+    CountsAndProbes,
 }
 
 /// What can resolve a dial that failed.
@@ -73,7 +73,7 @@ pub(crate) fn of_call(error: &RequestError) -> Consequence {
         RequestError::Cancelled { .. } => Consequence::Nothing,
         RequestError::TimedOut { .. } => Consequence::Counts(Recovery::Retry),
         // The end of the connection is seen by its owner; N calls that see it cause one reconnect.
-        RequestError::Lost { .. } => Consequence::Seen,
+        RequestError::Lost { .. } => Consequence::SeenByConnection,
         RequestError::Send(_) => match http(error) {
             Some(failure) => of_http(failure),
             None => Consequence::Counts(Recovery::Retry),
@@ -116,7 +116,9 @@ fn of_opening(error: &RequestError) -> Recovery {
     }
     match http(error).map_or_else(|| of_call(error), of_http) {
         Consequence::Counts(recovery) => recovery,
-        Consequence::Nothing | Consequence::Seen | Consequence::Doubt => Recovery::Retry,
+        Consequence::Nothing | Consequence::SeenByConnection | Consequence::CountsAndProbes => {
+            Recovery::Retry
+        }
     }
 }
 
@@ -146,9 +148,9 @@ fn of_http(failure: &HttpFailure) -> Consequence {
             status: 400..=499, ..
         } => Consequence::Nothing,
         HttpFailure::LocalLack { .. } => Consequence::Nothing,
-        HttpFailure::SessionLost { .. } => Consequence::Seen,
+        HttpFailure::SessionLost { .. } => Consequence::SeenByConnection,
         HttpFailure::Broken { .. } | HttpFailure::StreamEnded | HttpFailure::ConnectFailed { .. } => {
-            Consequence::Doubt
+            Consequence::CountsAndProbes
         }
         HttpFailure::Status { .. }
         | HttpFailure::Redirect { .. }

@@ -13,7 +13,7 @@ use super::activity::Observer;
 use super::leader::Leader;
 use super::marker::{self, Marker};
 use super::scan::{self, EnvironSearch};
-use super::sightings::{self, Sightings};
+use super::shared_scan::{self, ProcessScan};
 use super::stderr::Drain;
 use super::{ProcessExit, guardian};
 
@@ -157,14 +157,14 @@ const KILL_NOW_INTERVAL: Duration = Duration::from_millis(2);
 
 impl Tree {
     /// Every running process of the tree but the leader: those with the marker, and those in the group.
-    pub(super) fn others(&self, sightings: &Sightings) -> HashSet<Pid> {
+    pub(super) fn others(&self, found: &ProcessScan) -> HashSet<Pid> {
         let leader = self.leader.pid();
         let group = if self.leader.group_is_ours() {
-            sightings.in_group(leader)
+            found.in_group(leader)
         } else {
             &[]
         };
-        let marked = sightings.marked(self.marker.number());
+        let marked = found.marked(self.marker.number());
         let all = marked.iter().chain(group).copied();
         all.filter(|&pid| pid != leader).collect()
     }
@@ -184,7 +184,7 @@ impl Tree {
     pub(super) fn kill_now(&self) {
         for _ in 0..KILL_NOW_LIMIT {
             self.leader.signal_group(Signal::KILL);
-            let others = self.others(&sightings::look_now());
+            let others = self.others(&shared_scan::look_now());
             self.signal_escaped(&others, Signal::KILL);
             if others.is_empty() && self.leader.exit().is_some() {
                 return;

@@ -22,12 +22,12 @@ use crate::lock::Lock;
 
 /// The running processes of all trees of this program, and the groups of all processes that it may look at.
 #[derive(Default)]
-pub(super) struct Sightings {
+pub(super) struct ProcessScan {
     by_marker: HashMap<String, Vec<Pid>>,
     by_group: HashMap<i32, Vec<Pid>>,
 }
 
-impl Sightings {
+impl ProcessScan {
     /// Those that carry the marker with this number.
     pub(super) fn marked(&self, number: &str) -> &[Pid] {
         self.by_marker.get(number).map_or(&[], Vec::as_slice)
@@ -42,7 +42,7 @@ impl Sightings {
 
     /// Looks at all processes; `None` where this machine lacks something for it.
     fn scan() -> Option<Self> {
-        let mut sightings = Self::default();
+        let mut found = Self::default();
         let mut search = EnvironSearch::new(&marker::prefix());
         for pid in scan::processes().ok()? {
             let number = match search.value_of(pid) {
@@ -51,18 +51,18 @@ impl Sightings {
                 Err(_) => continue,
             };
             if let Some(number) = number {
-                sightings.by_marker.entry(number).or_default().push(pid);
+                found.by_marker.entry(number).or_default().push(pid);
             }
             if let Some(group) = scan::group_of(pid) {
-                sightings.by_group.entry(group).or_default().push(pid);
+                found.by_group.entry(group).or_default().push(pid);
             }
         }
-        Some(sightings)
+        Some(found)
     }
 }
 
 /// Hands a scan to a stop that waits for it.
-type SightingsCallback = Box<dyn FnOnce(&Arc<Sightings>) + Send>;
+type ScanCallback = Box<dyn FnOnce(&Arc<ProcessScan>) + Send>;
 
 static SCANNER: Lock<Scanner> = Lock::new(Scanner {
     is_scanning: false,
@@ -72,29 +72,29 @@ static SCANNER: Lock<Scanner> = Lock::new(Scanner {
 struct Scanner {
     /// A thread scans, and goes on as long as a stop waits.
     is_scanning: bool,
-    waiting: Vec<SightingsCallback>,
+    waiting: Vec<ScanCallback>,
 }
 
-/// Asks for a scan. Returns the duty to make it, unless another thread has it.
-fn ask(waiting: SightingsCallback) -> Option<ScanDuty> {
+/// Asks for a scan. The caller must make it if it gets a [`ScanLeader`]; otherwise another thread does.
+fn ask(waiting: ScanCallback) -> Option<ScanLeader> {
     let mut scanner = SCANNER.lock();
     scanner.waiting.push(waiting);
     let is_first = !std::mem::replace(&mut scanner.is_scanning, true);
     drop(scanner);
-    is_first.then(|| ScanDuty)
+    is_first.then(|| ScanLeader)
 }
 
-/// From one scan to the next, in times of what the first took: the more processes there are, the more stops share a scan, and
-/// their scans never take more than a third of a processor.
+/// The pause after a scan, as a multiple of its duration. The more processes there are, the more stops share a scan, and scans
+/// never take more than a third of a processor.
 const INTERVAL_FACTOR: u32 = 2;
 
 /// The longest pause between two scans: no stop waits much longer for it than for the end of a process.
 const LONGEST_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The duty to scan for all stops that wait. If a runtime that shuts down drops it, their scans have failed.
-pub(super) struct ScanDuty;
+/// Scans for all stops that wait. If a runtime that shuts down drops it, their scans have failed.
+pub(super) struct ScanLeader;
 
-impl ScanDuty {
+impl ScanLeader {
     fn scan_for_all(self) {
         let mut pause = Duration::ZERO;
         loop {
@@ -111,15 +111,15 @@ impl ScanDuty {
                 std::mem::take(&mut scanner.waiting)
             };
             let began = Instant::now();
-            let sightings = Sightings::scan().map(Arc::new);
+            let found = ProcessScan::scan().map(Arc::new);
             pause = LONGEST_INTERVAL.min(began.elapsed() * INTERVAL_FACTOR);
-            let Some(sightings) = sightings else {
+            let Some(found) = found else {
                 // The drop says that the scan failed.
                 drop(waiting);
                 continue;
             };
             for hand_over in waiting {
-                hand_over(&sightings);
+                hand_over(&found);
             }
         }
     }
@@ -130,7 +130,7 @@ impl ScanDuty {
     }
 }
 
-impl Drop for ScanDuty {
+impl Drop for ScanLeader {
     fn drop(&mut self) {
         let mut scanner = SCANNER.lock();
         scanner.is_scanning = false;
@@ -143,38 +143,38 @@ impl Drop for ScanDuty {
 /// A scan that begins after this call, off the runtime's threads; `None` if it failed.
 ///
 /// Cancel safety: safe.
-pub(super) async fn look() -> Option<Arc<Sightings>> {
-    let (sender, sightings) = oneshot::channel();
-    let duty = ask(Box::new(move |sightings| {
+pub(super) async fn look() -> Option<Arc<ProcessScan>> {
+    let (sender, found) = oneshot::channel();
+    let duty = ask(Box::new(move |found| {
         // The stop may have been dropped meanwhile.
-        let _ = sender.send(Arc::clone(sightings));
+        let _ = sender.send(Arc::clone(found));
     }));
     if let Some(duty) = duty {
         spawn_blocking(move || duty.scan_for_all());
     }
-    sightings.await.ok()
+    found.await.ok()
 }
 
 /// How long a thread waits for another's scan before it makes its own: many times what two scans take.
 const SHARED_SCAN_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// A scan that begins after this call. Blocks the thread.
-pub(super) fn look_now() -> Arc<Sightings> {
-    let (sender, sightings) = sync_channel(1);
-    let duty = ask(Box::new(move |sightings| {
-        let _ = sender.send(Arc::clone(sightings));
+pub(super) fn look_now() -> Arc<ProcessScan> {
+    let (sender, found) = sync_channel(1);
+    let duty = ask(Box::new(move |found| {
+        let _ = sender.send(Arc::clone(found));
     }));
     if let Some(duty) = duty {
         duty.scan_for_all();
     }
-    let sightings = sightings.recv_timeout(SHARED_SCAN_TIMEOUT);
-    sightings.unwrap_or_else(|_| Arc::new(Sightings::scan().unwrap_or_default()))
+    let found = found.recv_timeout(SHARED_SCAN_TIMEOUT);
+    found.unwrap_or_else(|_| Arc::new(ProcessScan::scan().unwrap_or_default()))
 }
 
 /// Holds up the scans of this process until the returned value is dropped, but for those of threads that waited
 /// [`SHARED_SCAN_TIMEOUT`].
 #[cfg(test)]
-pub(super) async fn hold_scans() -> ScanDuty {
+pub(super) async fn hold_scans() -> ScanLeader {
     loop {
         if let Some(duty) = ask(Box::new(|_| {})) {
             return duty;
@@ -207,28 +207,26 @@ pub async fn tree_usage(leaders: &[i32]) -> Vec<Option<TreeUsage>> {
     if leaders.is_empty() {
         return Vec::new();
     }
-    let Some(sightings) = look().await else {
+    let Some(found) = look().await else {
         return none();
     };
     let wanted = leaders.to_vec();
     let read = spawn_blocking(move || {
         let mut search = EnvironSearch::new(&marker::prefix());
-        let usage = |leader| usage_of(Pid::from_raw(leader)?, &sightings, &mut search);
+        let usage = |leader| usage_of(Pid::from_raw(leader)?, &found, &mut search);
         wanted.into_iter().map(usage).collect()
     });
     read.await.unwrap_or_else(|_| none())
 }
 
-fn usage_of(leader: Pid, sightings: &Sightings, search: &mut EnvironSearch) -> Option<TreeUsage> {
+fn usage_of(leader: Pid, found: &ProcessScan, search: &mut EnvironSearch) -> Option<TreeUsage> {
     scan::stat(leader)?;
     // A leader that hides its environment is counted with its group.
     let number = search.value_of(leader).ok().flatten();
-    let marked = number
-        .as_deref()
-        .map_or(&[][..], |number| sightings.marked(number));
+    let marked = number.as_deref().map_or(&[][..], |number| found.marked(number));
     let tree: HashSet<Pid> = marked
         .iter()
-        .chain(sightings.in_group(leader))
+        .chain(found.in_group(leader))
         .copied()
         .chain([leader])
         .collect();
@@ -261,8 +259,8 @@ mod tests {
         let first = looks.pop().expect("a hundred").await.expect("no panic");
         let first = first.expect("a scan");
         for look in looks {
-            let sightings = look.await.expect("no panic").expect("a scan");
-            assert!(Arc::ptr_eq(&sightings, &first), "one scan serves all");
+            let found = look.await.expect("no panic").expect("a scan");
+            assert!(Arc::ptr_eq(&found, &first), "one scan serves all");
         }
         let next = look().await.expect("a scan");
         assert!(
@@ -282,9 +280,9 @@ mod tests {
         assert!(waits.await.expect("no panic").is_none());
         let own = i32::try_from(std::process::id()).expect("a number");
         let own = Pid::from_raw(own).expect("not zero");
-        let sightings = look_now();
+        let found = look_now();
         let group = scan::group_of(own).and_then(Pid::from_raw).expect("its group");
-        assert!(sightings.in_group(group).contains(&own));
+        assert!(found.in_group(group).contains(&own));
     }
 
     #[tokio::test]

@@ -5,19 +5,23 @@
 //! time misses pieces and learns how many.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use futures_core::Stream;
 use memchr::memchr2;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::PlainText;
+use crate::broadcast_reader::{BroadcastReader, ValueOrLag};
 use crate::lock::Lock;
 use crate::redaction::Redaction;
 use crate::turn::Turn;
@@ -116,9 +120,10 @@ impl StderrRing {
 /// Pieces that wait for a follower: lines, or what was read from the pipe at a time. Together at most 1 MiB of bytes.
 const PENDING_LIMIT: usize = 64;
 
-/// A reader of what a server writes to stderr, from the moment of its making, across restarts.
+/// A reader of what a server writes to stderr, from the moment of its making, across restarts. It is a [`Stream`], and has
+/// [`next`](Self::next).
 #[derive(Debug)]
-pub struct StderrFollower<T>(broadcast::Receiver<T>);
+pub struct StderrFollower<T>(BroadcastReader<T>);
 
 /// What a follower of stderr gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,26 +134,34 @@ pub enum Followed<T> {
     Missed(u64),
 }
 
-impl<T: Clone> StderrFollower<T> {
+impl<T: Clone + Send + 'static> StderrFollower<T> {
     /// The next that the server writes; `None` when the server is gone, with every handle of it.
     ///
     /// Cancel safety: dropping it loses nothing.
     pub async fn next(&mut self) -> Option<Followed<T>> {
-        match self.0.recv().await {
-            Ok(written) => Some(Followed::Wrote(written)),
-            Err(RecvError::Lagged(missed)) => Some(Followed::Missed(missed)),
-            Err(RecvError::Closed) => None,
-        }
+        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+}
+
+impl<T: Clone + Send + 'static> Stream for StderrFollower<T> {
+    type Item = Followed<T>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Followed<T>>> {
+        let next = ready!(self.0.poll_next(context));
+        Poll::Ready(next.map(|next| match next {
+            ValueOrLag::Value(written) => Followed::Wrote(written),
+            ValueOrLag::Lagged(missed) => Followed::Missed(missed),
+        }))
     }
 }
 
 /// All followers of one server. Costs nothing until there is one.
 struct Followers<T>(OnceLock<broadcast::Sender<T>>);
 
-impl<T: Clone> Followers<T> {
+impl<T: Clone + Send + 'static> Followers<T> {
     fn join(&self) -> StderrFollower<T> {
         let sender = self.0.get_or_init(|| broadcast::Sender::new(PENDING_LIMIT));
-        StderrFollower(sender.subscribe())
+        StderrFollower(BroadcastReader::of(sender))
     }
 
     fn send(&self, written: impl FnOnce() -> T) {

@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::ladder::{Ladder, ShutdownDeadline, StopSchedule};
-use super::{Process, ProcessExit, scan, sightings};
+use super::{Process, ProcessExit, scan, shared_scan};
 
 /// The result of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,9 +171,9 @@ impl Sweep<'_> {
 
     /// The processes that are left; `None` where the scan failed.
     async fn left(&self, signal: Option<Signal>) -> Option<HashSet<Pid>> {
-        let sightings = sightings::look().await?;
+        let scan = shared_scan::look().await?;
         let tree = &self.process.tree;
-        let found = tree.others(&sightings);
+        let found = tree.others(&scan);
         // The usual case: nothing is left.
         if found.is_empty() && self.seen.is_empty() {
             return Some(found);

@@ -206,8 +206,8 @@ impl Handshake<'_> {
         }
     }
 
-    /// Sends `initialize` to a server that was probed and did not answer as a modern one. If its era is unknown and it does
-    /// not stand that, the probe is to blame.
+    /// Sends `initialize` to a server that was probed and did not answer as a modern one. If its era is unknown and
+    /// `initialize` fails, the failure is attributed to the probe.
     async fn initialize_probed(
         &self,
         known: Option<Era>,
@@ -231,8 +231,8 @@ impl Handshake<'_> {
         }
     }
 
-    /// Comes back when the server has had the last question for this long. The time in which it lies unread does not count:
-    /// the server is still starting.
+    /// Completes when the server has left the last request unanswered for this long. The time in which the request lies unread does
+    /// not count: the server is still starting.
     async fn unanswered_for(&self, limit: Duration) {
         let mut since = Instant::now();
         loop {
@@ -338,8 +338,8 @@ enum DiscoverOutcome {
     Lost(RequestError),
 }
 
-/// What became of a question that a transport over HTTP could not carry: whatever the server says to it, but for what
-/// it would say to any, means that it is not modern.
+/// What an HTTP failure of `server/discover` means. An error that is specific to this method means that the server is not modern; an
+/// error that any request would get says nothing.
 fn not_carried(failure: SendFailure) -> Result<DiscoverOutcome, HandshakeError> {
     let Some(http) = failure.error().downcast_ref() else {
         return Ok(DiscoverOutcome::NotModern);

@@ -101,7 +101,7 @@ impl Slot {
         match recovery::of_call(error) {
             // The server answered, if not what the caller hoped for: the connection is as good as ever.
             Consequence::Nothing if error.outcome() == Outcome::Answered => self.answered(connection),
-            Consequence::Nothing | Consequence::Seen => {}
+            Consequence::Nothing | Consequence::SeenByConnection => {}
             Consequence::Counts(recovery) => {
                 let failure = self.failure_with(generation, error);
                 connection.calls.failed(|| {
@@ -109,7 +109,7 @@ impl Slot {
                         .report(Report::CallFailed(generation, recovery, failure));
                 });
             }
-            Consequence::Doubt => {
+            Consequence::CountsAndProbes => {
                 let failure = self.failure_with(generation, error);
                 connection.calls.failed(|| {
                     self.inbox

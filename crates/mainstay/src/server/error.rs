@@ -372,7 +372,7 @@ impl std::fmt::Display for CallError {
             }
             CallErrorKind::Throttled { retry_after } => {
                 let pause = pause(*retry_after);
-                write!(f, "server {server} asks to be left alone{pause}; the call {ran}")
+                write!(f, "server {server} asks for a pause{pause}; the call {ran}")
             }
             CallErrorKind::Rpc(error) => write!(f, "server {server} answered with an error: {error}"),
             CallErrorKind::BadAnswer(what) => {
@@ -462,7 +462,7 @@ fn plain(reason: &impl std::fmt::Display) -> String {
 }
 
 fn pause(retry_after: Option<Duration>) -> String {
-    retry_after.map_or_else(String::new, |pause| format!(" for {} s", pause.as_secs()))
+    retry_after.map_or_else(String::new, |pause| format!(" of {} s", pause.as_secs()))
 }
 
 fn why(reason: &str, failure: Option<&Failure>) -> String {

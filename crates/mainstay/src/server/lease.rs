@@ -78,7 +78,7 @@ impl Slot {
             if let Some(connection) = self.usable(after) {
                 return self.unless_held(connection);
             }
-            wait.is_worth_it(&seen)?;
+            wait.check(&seen)?;
             if !seen.may_come_by(deadline) {
                 return Err(NotConnected::from(&*seen).into());
             }
@@ -155,25 +155,25 @@ impl Wait {
         }
     }
 
-    /// Fails where waiting on is of no use.
-    pub(super) fn is_worth_it(&self, seen: &Status) -> Result<(), Unavailing> {
+    /// Fails if waiting longer cannot help.
+    pub(super) fn check(&self, seen: &Status) -> Result<(), WaitEnd> {
         if seen.keeper_failures != self.keeper_failures {
-            return Err(Unavailing::KeeperFailed(seen.server.clone()));
+            return Err(WaitEnd::KeeperFailed(seen.server.clone()));
         }
         if seen.is_leaving {
-            return Err(Unavailing::Removed(seen.server.clone()));
+            return Err(WaitEnd::Removed(seen.server.clone()));
         }
         // One wait brings about one start.
         let tried = seen.reason == Some(Reason::Lost) && seen.starts > self.starts;
         if tried || !seen.is_coming() {
-            return Err(Unavailing::NotComing(Box::new(NotConnected::from(seen))));
+            return Err(WaitEnd::NotComing(Box::new(NotConnected::from(seen))));
         }
         Ok(())
     }
 }
 
-/// Why a wait is of no use.
-pub(super) enum Unavailing {
+/// Why a wait ends without a connection.
+pub(super) enum WaitEnd {
     /// The keeper failed, and begins again.
     KeeperFailed(Arc<str>),
     /// The server was removed from the fleet.
@@ -182,12 +182,12 @@ pub(super) enum Unavailing {
     NotComing(Box<NotConnected>),
 }
 
-impl From<Unavailing> for CallError {
-    fn from(wait: Unavailing) -> Self {
+impl From<WaitEnd> for CallError {
+    fn from(wait: WaitEnd) -> Self {
         match wait {
-            Unavailing::KeeperFailed(server) => Self::not_sent(&server, CallErrorKind::KeeperFailed),
-            Unavailing::Removed(server) => Self::not_sent(&server, CallErrorKind::Gone),
-            Unavailing::NotComing(now) => (*now).into(),
+            WaitEnd::KeeperFailed(server) => Self::not_sent(&server, CallErrorKind::KeeperFailed),
+            WaitEnd::Removed(server) => Self::not_sent(&server, CallErrorKind::Gone),
+            WaitEnd::NotComing(now) => (*now).into(),
         }
     }
 }

@@ -6,12 +6,12 @@
 mod ask;
 mod attempt;
 mod call;
-mod counts;
+pub(crate) mod counts;
 mod error;
 mod history;
 mod lease;
 pub(crate) mod noise;
-mod operations;
+pub(crate) mod operations;
 mod options;
 mod pending_calls;
 mod refresh;
@@ -32,12 +32,13 @@ pub(crate) use attempt::tool_name;
 pub use call::{Call, CallFuture, Reply};
 pub(crate) use call::{Repeatable, Request};
 pub(crate) use counts::CallCounters;
-pub use counts::{CallCounts, CallDurations, DurationCounts, DurationHistogram};
+pub use counts::{CallCounts, CallDurations, DurationCounts};
 pub use error::{CallError, CallErrorKind, NotConnected};
 pub use history::LifecycleCounts;
 pub(crate) use history::{ConnectionTimes, LifecycleCounters};
 use lease::Wait;
-pub use operations::{OperationCounts, OperationError, OperationSeries, OperationTable, ToolPlaces};
+pub use operations::{OperationCounts, OperationError};
+pub(crate) use operations::{OperationTable, ToolPlaces};
 pub use options::{CallOptions, Waiting};
 pub use pending_calls::{BadPendingCallId, PendingCall, PendingCallId};
 pub use refresh::RefreshError;
@@ -173,7 +174,7 @@ impl Server {
             if seen.state == StateKind::Connected {
                 return Ok((*seen).clone());
             }
-            wait.is_worth_it(&seen)?;
+            wait.check(&seen)?;
             self.0.wake_if_resting(&seen);
             let waited = timeout_at(deadline::after(began, within), status.changed()).await;
             if !matches!(waited, Ok(Ok(()))) {
@@ -196,16 +197,16 @@ impl Server {
         self.0.inbox.command(ServerCommand::Login);
     }
 
-    /// Wants the server connected. The latest wish wins.
+    /// Enables the server: Mainstay keeps it connected. The latest command wins.
     ///
-    /// Cancel safety: dropped, the wish is either taken whole or not at all.
+    /// Cancel safety: dropped, the command is applied completely or not at all.
     pub async fn enable(&self) -> Result<(), CommandError> {
         self.command(ServerCommand::Enable).await
     }
 
-    /// Wants nothing of the server to run. The latest wish wins.
+    /// Disables the server: nothing of it runs. The latest command wins.
     ///
-    /// Cancel safety: dropped, the wish is either taken whole or not at all.
+    /// Cancel safety: dropped, the command is applied completely or not at all.
     pub async fn disable(&self) -> Result<(), CommandError> {
         self.command(ServerCommand::Disable).await
     }

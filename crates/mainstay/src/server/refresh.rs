@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::NotConnected;
-use super::lease::{Unavailing, Wait};
+use super::lease::{Wait, WaitEnd};
 use super::{Server, Status};
 use crate::deadline;
 use crate::event::Failure;
@@ -88,7 +88,7 @@ impl Server {
                     failure: seen.last_error.clone(),
                 });
             }
-            wait.is_worth_it(&seen)?;
+            wait.check(&seen)?;
             if !matches!(timeout_at(deadline, status.changed()).await, Ok(Ok(()))) {
                 return Err(RefreshError::TimedOut {
                     waited: began.elapsed(),
@@ -99,12 +99,12 @@ impl Server {
     }
 }
 
-impl From<Unavailing> for RefreshError {
-    fn from(wait: Unavailing) -> Self {
+impl From<WaitEnd> for RefreshError {
+    fn from(wait: WaitEnd) -> Self {
         match wait {
-            Unavailing::KeeperFailed(server) => Self::KeeperFailed { server },
-            Unavailing::Removed(server) => Self::Gone { server },
-            Unavailing::NotComing(now) => Self::NotConnected(now),
+            WaitEnd::KeeperFailed(server) => Self::KeeperFailed { server },
+            WaitEnd::Removed(server) => Self::Gone { server },
+            WaitEnd::NotComing(now) => Self::NotConnected(now),
         }
     }
 }

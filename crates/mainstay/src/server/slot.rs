@@ -186,7 +186,7 @@ impl Settings {
         }
     }
 
-    /// The way to a server over HTTP. One that cannot be made, for want of a file say, is tried again the next time.
+    /// The endpoint of a server over HTTP. If it cannot be created, for example because a file is missing, the next use tries again.
     pub(crate) fn endpoint(&self, target: &HttpTarget) -> Result<&Endpoint, Arc<HttpConfigError>> {
         if let Some(endpoint) = self.endpoint.get() {
             return Ok(endpoint);

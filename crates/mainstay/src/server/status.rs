@@ -278,7 +278,7 @@ impl Status {
     pub fn is_starting(&self) -> bool {
         match self.state {
             StateKind::Connecting | StateKind::Reconnecting => {
-                let failed = self.last_error.as_ref().filter(|error| !error.tried_otherwise);
+                let failed = self.last_error.as_ref().filter(|error| !error.retries_other_era);
                 self.next_retry.is_none() || failed.is_none()
             }
             StateKind::Connected
@@ -289,8 +289,8 @@ impl Status {
         }
     }
 
-    /// Whether a call that waits until this deadline may meet a connection: something is under way, or would be at the
-    /// first use, and no attempt is known to start only later.
+    /// Whether a connection can be ready before this deadline: an attempt is under way, or the first use would begin one, and the next
+    /// attempt is not known to come later.
     pub(crate) fn may_come_by(&self, deadline: Instant) -> bool {
         self.is_coming() && self.no_attempt_before.is_none_or(|at| at <= deadline)
     }

@@ -24,12 +24,12 @@ pub enum Purpose {
         /// The number it is answered by.
         id: u64,
     },
-    /// Tells something. In order.
+    /// A notification. In order.
     Notification,
     /// Answers a request of the remote peer. May overtake what is in order, so that calls that wait for room cannot
     /// keep a ping from being answered.
     Reply,
-    /// Tells the remote peer that the answer to a request is not wanted whose writing has begun. May overtake what is in order.
+    /// Cancels a request whose writing has begun. May overtake what is in order.
     Cancel {
         /// That request.
         id: u64,

@@ -78,7 +78,7 @@ impl<R, W> Lines<R, W> {
         let shared = Shared {
             ordered: ordered_in,
             urgent: urgent_in,
-            life: Lock::new(Life::Ready),
+            state: Lock::new(LinesState::Ready),
         };
         Self {
             reader,
@@ -109,17 +109,17 @@ where
             urgent,
             shared,
         } = *self;
-        let mut life = shared.life.lock();
-        if matches!(*life, Life::Ended) {
-            drop(life);
+        let mut state = shared.state.lock();
+        if matches!(*state, LinesState::Ended) {
+            drop(state);
             return inbound.ended(End::Closed);
         }
         // Running before there are tasks: one that ends at once must be able to end it.
-        *life = Life::Running {
+        *state = LinesState::Running {
             inbound: inbound.clone(),
             tasks: None,
         };
-        drop(life);
+        drop(state);
         let reading = read(reader, limits, inbound, EndGuard(shared.clone()));
         let writing = write_all(writer, ordered, urgent, EndGuard(shared.clone()));
         // Not under the lock: a runtime that shuts down drops the tasks, and with them the guards, before this returns.
@@ -134,10 +134,10 @@ where
 struct Shared {
     ordered: mpsc::Sender<Frame>,
     urgent: mpsc::Sender<Frame>,
-    life: Lock<Life>,
+    state: Lock<LinesState>,
 }
 
-enum Life {
+enum LinesState {
     Ready,
     Running {
         inbound: Arc<dyn Inbound>,
@@ -149,7 +149,7 @@ enum Life {
 impl Shared {
     /// Makes the tasks that run abortable, unless all is over already.
     fn tie(&self, running: [AbortHandle; 2]) {
-        if let Life::Running { tasks, .. } = &mut *self.life.lock() {
+        if let LinesState::Running { tasks, .. } = &mut *self.state.lock() {
             *tasks = Some(running);
             return;
         }
@@ -158,18 +158,18 @@ impl Shared {
 
     /// Ends both tasks and tells the owner; only the first end counts.
     fn finish(&self, end: End) {
-        let before = std::mem::replace(&mut *self.life.lock(), Life::Ended);
+        let before = std::mem::replace(&mut *self.state.lock(), LinesState::Ended);
         match before {
-            Life::Running { inbound, tasks } => {
+            LinesState::Running { inbound, tasks } => {
                 tasks.iter().flatten().for_each(AbortHandle::abort);
                 inbound.ended(end);
             }
-            Life::Ready | Life::Ended => {}
+            LinesState::Ready | LinesState::Ended => {}
         }
     }
 
     fn has_ended(&self) -> bool {
-        matches!(*self.life.lock(), Life::Ended)
+        matches!(*self.state.lock(), LinesState::Ended)
     }
 
     fn lane(&self, purpose: Purpose) -> &mpsc::Sender<Frame> {
@@ -283,7 +283,7 @@ async fn write_all<W: AsyncWrite + Unpin>(
     guard.0.finish(end);
 }
 
-impl std::fmt::Debug for Life {
+impl std::fmt::Debug for LinesState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Ready => "Ready",

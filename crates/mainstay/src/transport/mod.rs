@@ -28,10 +28,10 @@ pub use end::{End, SendFailure};
 pub use frame::{Delivery, Frame, Purpose};
 pub use http::HttpFailure;
 #[cfg(feature = "http")]
-pub use http::{Http, HttpConnector, HttpOptions};
+pub use http::{Http, HttpOptions};
 pub use lines::{Limits, Lines};
 #[cfg(feature = "http")]
-pub use sse::{Sse, SseConnector};
+pub use sse::Sse;
 
 pub use crate::turn::Turn;
 

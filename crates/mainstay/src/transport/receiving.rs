@@ -48,8 +48,8 @@ fn deliver_one(inbound: &dyn Inbound, request: Option<u64>, message: Bytes) {
 /// A message that has come this far gets room for a large one at once, instead of growing by copies of itself.
 const LARGE_FROM: usize = 256 * 1024;
 
-/// Room for a large message. Memory that was never written is not held; and a piece of more than 32 MiB is one that the
-/// allocator maps by itself and gives back to the system with the message, where a smaller one may be kept for the next.
+/// Room for a large message. Pages that are never written take no memory. The allocator returns a block of more than 32 MiB to the
+/// system when it is freed; it may keep a smaller one.
 const LARGE_CAPACITY: usize = 33 * 1024 * 1024;
 
 /// How much more room to make for a message that has come this far: the usual, or what a large one needs.

@@ -26,7 +26,8 @@ use crate::large::{self, INLINE_LIMIT};
 use crate::recorder::{ConnectionRecorder, MessageHead, RequestLabel};
 use crate::transport::{Delivery, End, Frame, NotQueued, Outbound, Purpose, Sending, Transport};
 
-/// What the remote peer asks and tells. Called on the task that reads, in the order of arrival; must return at once.
+/// Handles the requests and notifications of the remote peer. The task that reads calls it, in the order of arrival; it must return at
+/// once.
 pub(crate) trait Handler: Send + Sync + 'static {
     /// A request; it is answered by [`Peer::respond`], now or later.
     fn request(&self, peer: &Peer, id: RawJson, method: &str, params: Option<RawJson>, cause: MessageOrigin);
@@ -139,8 +140,7 @@ impl Peer {
         in_flight.wait(queueing, answer, &timeouts, now).await
     }
 
-    /// Tells, waiting for room in the queue until the given time. Done when it is queued, which it is at once where there is
-    /// room.
+    /// Sends a notification. Waits until the given time for room in the queue, and returns when the notification is queued.
     ///
     /// Cancel safety: when the future is dropped before it is ready, nothing is sent.
     pub(crate) async fn notify(
@@ -181,7 +181,7 @@ impl Peer {
         tokio::time::timeout_at(until, sending).await.map_err(timed_out)?
     }
 
-    /// Tells if there is room in the queue now; `false` when it was dropped.
+    /// Sends a notification if the queue has room now; `false` when it was dropped.
     pub(crate) fn try_notify(&self, method: &str, params: Option<&RawJson>) -> bool {
         let frame = Frame::new(write::notification(method, params), Purpose::Notification);
         self.shared().pending.count_notification();

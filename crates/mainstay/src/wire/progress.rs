@@ -15,7 +15,7 @@ use super::params::Params;
 use super::raw::RawJson;
 use super::write::{self, MetaText};
 
-/// The notification that tells of it.
+/// The progress notification.
 pub(crate) const PROGRESS: &str = "notifications/progress";
 
 const META: &str = "_meta";
@@ -186,12 +186,12 @@ fn has_no_meta(params: &RawJson) -> bool {
 /// The request of ours that a progress notification is about.
 pub(super) fn request_of(params: Option<&RawJson>) -> Option<u64> {
     #[derive(Deserialize)]
-    struct ProgressMode<'a> {
+    struct ProgressParams<'a> {
         #[serde(borrow, rename = "progressToken")]
         token: &'a RawValue,
     }
     let params = params?.text();
-    let progress: ProgressMode<'_> = serde_json::from_str(params).ok()?;
+    let progress: ProgressParams<'_> = serde_json::from_str(params).ok()?;
     our_number(&RawJson::part_of(params, progress.token))
 }
 

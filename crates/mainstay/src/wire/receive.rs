@@ -31,7 +31,7 @@ const EXAMINED_BYTES: usize = 4 * 1024;
 /// How long an answer that stood behind text waits for a proper one. A server that logs what it sends sends it right after.
 const PROPER_ANSWER_GRACE: Duration = Duration::from_millis(250);
 
-/// What only servers tell.
+/// Notifications that only servers send.
 const SERVER_NOTIFICATIONS: [&str; 8] = [
     "notifications/message",
     PROGRESS,

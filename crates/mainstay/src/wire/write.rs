@@ -8,7 +8,7 @@ use super::params::MetaEntries;
 use super::raw::RawJson;
 use super::rpc_error::RpcError;
 
-/// What tells the remote peer that an answer is not wanted.
+/// The notification that cancels a request.
 pub(super) const CANCELLED: &str = "notifications/cancelled";
 
 /// What an envelope adds to method and payload, at most.

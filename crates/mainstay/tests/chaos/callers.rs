@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::{NEVER_CALLED, SERVERS, name};
 
-/// One call, and what its caller was told of it.
+/// One call, and how it ended for its caller.
 #[derive(Debug)]
 pub(crate) struct Made {
     pub(crate) key: String,
@@ -21,12 +21,12 @@ pub(crate) struct Made {
     pub(crate) tool: &'static str,
     /// Whether it may be made twice.
     pub(crate) repeatable: bool,
-    pub(crate) told: Told,
+    pub(crate) end: CallEnd,
     pub(crate) took: Duration,
 }
 
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum CallEnd {
     Result {
         generation: Generation,
         /// What the server said its process is, where it was asked.
@@ -99,7 +99,7 @@ async fn make(fleet: &Fleet, key: String, dice: &mut Dice) -> Option<Made> {
         Some(patience) => timeout(patience, call).await.ok(),
         None => Some(call.await),
     };
-    let told = match answer {
+    let end = match answer {
         Some(Ok(reply)) => {
             assert!(
                 Some(reply.generation) >= seen,
@@ -108,27 +108,27 @@ async fn make(fleet: &Fleet, key: String, dice: &mut Dice) -> Option<Made> {
             );
             check(&planned, &reply)
         }
-        Some(Err(error)) => Told::Failed {
+        Some(Err(error)) => CallEnd::Failed {
             outcome: error.outcome(),
             how: kind(&error),
         },
-        None => Told::Dropped,
+        None => CallEnd::Dropped,
     };
     Some(Made {
         key: planned.key,
         server,
         tool: planned.tool,
         repeatable,
-        told,
+        end,
         took: began.elapsed(),
     })
 }
 
 /// An answer must be the answer to this very call.
-fn check(planned: &PlannedCall, reply: &Reply) -> Told {
+fn check(planned: &PlannedCall, reply: &Reply) -> CallEnd {
     let result: Value = RawJson::parse(&reply.result).expect("a result is JSON");
     planned.check(&result);
-    Told::Result {
+    CallEnd::Result {
         generation: reply.generation,
         pid: result["structuredContent"]["pid"].as_u64(),
     }

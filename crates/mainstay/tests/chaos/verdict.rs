@@ -17,7 +17,7 @@ use mainstay_testkit::chaos::{ChaosServerKind, Runs};
 
 use crate::DEADLINE;
 use crate::adversary::Deed;
-use crate::callers::{Made, Told};
+use crate::callers::{CallEnd, Made};
 
 /// How much later than the machine itself a call may be.
 const SLACK: Duration = Duration::from_secs(1);
@@ -45,7 +45,7 @@ impl Evidence {
         assert!(
             self.calls
                 .iter()
-                .any(|call| matches!(call.told, Told::Result { .. }))
+                .any(|call| matches!(call.end, CallEnd::Result { .. }))
         );
         assert!(!self.recoveries().is_empty());
     }
@@ -61,10 +61,10 @@ impl Evidence {
         for call in &self.calls {
             let ran = runs.count(call.server, call.tool, &call.key);
             let most = if call.repeatable { 2 } else { 1 };
-            let allowed = match &call.told {
-                Told::Result { .. } => 1..=most,
-                Told::Dropped => 0..=most,
-                Told::Failed { outcome, .. } => match outcome {
+            let allowed = match &call.end {
+                CallEnd::Result { .. } => 1..=most,
+                CallEnd::Dropped => 0..=most,
+                CallEnd::Failed { outcome, .. } => match outcome {
                     Outcome::NotSent | Outcome::Refused => 0..=0,
                     Outcome::Answered => 1..=most,
                     _ => 0..=most,
@@ -78,10 +78,10 @@ impl Evidence {
         let mut processes: HashMap<Generation, (usize, u64)> = HashMap::new();
         let mut connections: HashMap<(usize, u64), Generation> = HashMap::new();
         for call in &self.calls {
-            let Told::Result {
+            let CallEnd::Result {
                 generation,
                 pid: Some(pid),
-            } = call.told
+            } = call.end
             else {
                 continue;
             };
@@ -161,17 +161,17 @@ impl Evidence {
     }
 
     fn print(&self) {
-        let mut told: BTreeMap<String, usize> = BTreeMap::new();
+        let mut ends: BTreeMap<String, usize> = BTreeMap::new();
         for call in &self.calls {
-            let word = match &call.told {
-                Told::Result { .. } => "succeeded".to_owned(),
-                Told::Dropped => "dropped by their callers".to_owned(),
-                Told::Failed { outcome, how } => format!("{how}, {outcome:?}"),
+            let word = match &call.end {
+                CallEnd::Result { .. } => "succeeded".to_owned(),
+                CallEnd::Dropped => "dropped by their callers".to_owned(),
+                CallEnd::Failed { outcome, how } => format!("{how}, {outcome:?}"),
             };
-            *told.entry(word).or_default() += 1;
+            *ends.entry(word).or_default() += 1;
         }
         println!("{} calls", self.calls.len());
-        for (word, count) in &told {
+        for (word, count) in &ends {
             println!("  {count:6} {word}");
         }
         if let Some(latest) = self.calls.iter().max_by_key(|call| call.took) {

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::{NEVER_DISABLED, name};
 
-/// Hears every event until told to stop.
+/// Reads every event until it is stopped.
 pub(crate) fn of_events(fleet: &Fleet) -> (JoinHandle<Vec<Event>>, oneshot::Sender<()>) {
     let mut events = fleet.events();
     let (stop, mut stopped) = oneshot::channel();

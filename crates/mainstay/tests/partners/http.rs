@@ -56,7 +56,7 @@ async fn the_rmcp_server_is_back_after_its_death_over_http_in_either_era() {
         return;
     };
     let visit = Visit {
-        subscriptions: Subscriptions::Told {
+        subscriptions: Subscriptions::Notified {
             resource: "note://rmcp-server/hello",
         },
         ..of_ours(rmcp)
@@ -71,7 +71,7 @@ async fn the_python_server_is_back_after_its_death_over_http_in_either_era() {
         return;
     };
     let modern = Visit {
-        subscriptions: Subscriptions::Told {
+        subscriptions: Subscriptions::Notified {
             resource: "note://python-server/hello",
         },
         ..of_ours(python.clone())

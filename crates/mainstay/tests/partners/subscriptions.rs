@@ -19,7 +19,7 @@ pub(crate) enum Subscriptions {
     /// In this era it grants none.
     None,
     /// Its tool `touch` changes the resource, and its tool `level` tells the log level.
-    Told { resource: &'static str },
+    Notified { resource: &'static str },
     /// The reference server: it has resources without end, logs at level `info` whenever one is subscribed to, and
     /// pretends changes of them all.
     Simulated,
@@ -30,7 +30,7 @@ impl Subscriptions {
     pub(crate) async fn make(self, server: &Server, heard: &mut Heard) {
         match self {
             Self::None => {}
-            Self::Told { resource } => {
+            Self::Notified { resource } => {
                 server.subscribe(resource).await.unwrap();
                 server.set_log_level("error").await.unwrap();
                 self.are_kept(server, heard).await;
@@ -51,7 +51,7 @@ impl Subscriptions {
     pub(crate) async fn are_kept(self, server: &Server, heard: &mut Heard) {
         match self {
             Self::None => {}
-            Self::Told { resource } => {
+            Self::Notified { resource } => {
                 heard.change_of(resource, server, "touch").await;
                 assert!(call(server, "level").await.contains("error"));
             }

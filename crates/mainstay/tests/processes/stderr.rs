@@ -1,8 +1,14 @@
 //! What a server writes to stderr never blocks it, and never grows without bound.
 
-use mainstay::{CallOptions, Fleet, ServerConfig};
+use std::future::poll_fn;
+use std::pin::pin;
+
+use futures_core::Stream as _;
+use mainstay::process::Followed;
+use mainstay::{CallOptions, Fleet, ServerConfig, Status};
 use mainstay_testkit::{Fault, FaultyServer, Rule, Step, procfs};
 use serde_json::json;
+use tokio::time::timeout;
 
 use crate::support::{LONG, Stage, is_alone, quick};
 
@@ -60,7 +66,10 @@ async fn a_secret_of_its_configuration_reaches_no_tail_no_status_and_no_event() 
         failure.stderr,
         ["token is [TOKEN], dir is [DIR]", "error: [TOKEN] is not valid"]
     );
-    assert_eq!(failure.last_words(), Some("error: [TOKEN] is not valid"));
+    assert_eq!(
+        failure.decisive_stderr_line(),
+        Some("error: [TOKEN] is not valid")
+    );
     let event = events.next().await.unwrap();
     for seen in [
         format!("{failed:?}"),
@@ -104,4 +113,45 @@ async fn a_failure_carries_the_stderr_of_its_own_connection_alone() {
         "they are kept"
     );
     fleet.close(LONG).await;
+}
+
+#[tokio::test]
+async fn a_follower_that_reads_too_late_learns_how_many_lines_it_missed_and_goes_on() {
+    const LINES: u64 = 200;
+    let directory = tempfile::tempdir().unwrap();
+    let mark = directory.path().join("started");
+    // Only the first process writes.
+    let script = format!(
+        "if [ -e '{mark}' ]; then exit 4; fi; : > '{mark}'; for n in $(seq {LINES}); do echo $n >&2; done; exit 3",
+        mark = mark.display()
+    );
+    let server = ServerConfig::stdio("s", "sh")
+        .args(["-c", &script])
+        .policy(quick());
+    let fleet = Fleet::builder().start([server.build().unwrap()]);
+    let server = fleet.server("s").unwrap();
+    let mut lines = server.follow_stderr_lines();
+    let has_died = |status: &Status| {
+        status
+            .last_error
+            .as_ref()
+            .is_some_and(|error| error.exit.is_some())
+    };
+    server.wait_until(LONG, has_died).await.unwrap();
+
+    let Some(Followed::Missed(missed)) = lines.next().await else {
+        panic!("it reads too late");
+    };
+    assert!((1..LINES).contains(&missed), "{missed}");
+    for number in missed + 1..=LINES {
+        let next = poll_fn(|context| pin!(&mut lines).poll_next(context));
+        match timeout(LONG, next).await.expect("in time") {
+            Some(Followed::Wrote(line)) => assert_eq!(line.text, number.to_string()),
+            other => panic!("{other:?}"),
+        }
+    }
+    fleet.close(LONG).await;
+    drop((fleet, server));
+    let end = timeout(LONG, lines.next()).await.expect("in time");
+    assert_eq!(end, None, "the server is gone, and the stream ends");
 }

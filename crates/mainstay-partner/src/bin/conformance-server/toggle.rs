@@ -6,8 +6,8 @@ use tokio::sync::watch;
 #[derive(Clone)]
 pub(crate) struct Toggle {
     offered: watch::Sender<bool>,
-    /// Has seen no change. Whoever listens starts from a clone of it, and so misses none that comes after a client heard
-    /// that it is subscribed, which is before rmcp calls [`rmcp::ServerHandler::listen`].
+    /// Has seen no change. Each listener starts from a clone of it, so it misses no change after the client's subscription was
+    /// acknowledged, which is before rmcp calls [`rmcp::ServerHandler::listen`].
     unseen: watch::Receiver<bool>,
 }
 

@@ -332,8 +332,8 @@ impl<'a> Expansion<'a> {
             Some(_) => self.remark(Remark::Literal(Some(name.to_owned()))),
             None if !(wanted && looks_meant) => {}
             None => {
-                // A word of its own with a `_` in it is the name of a variable, not a piece of a password; where the file's
-                // program expands such words, any word of its own is.
+                // `$A_B` that stands alone is the name of a variable, not a part of a password. Where the file's program expands
+                // bare names, any word that stands alone is one.
                 let stands_alone = (before.is_empty() || before.ends_with(' '))
                     && (after.is_empty() || after.starts_with([' ', '/']));
                 let is_variable = stands_alone && (name.contains('_') || self.variables.bare_names);

@@ -51,7 +51,11 @@ impl<'a> FieldSet<'a> {
                         report.error(&new.shown, name_at, problem);
                     }
                 }
-            } else if let Some((_, fix)) = keys.unheeded.iter().find(|(key, _)| spells(written, key)) {
+            } else if let Some((_, fix)) = keys
+                .ignored_with_warning
+                .iter()
+                .find(|(key, _)| spells(written, key))
+            {
                 let problem = ProblemText::new("this key of other programs is ignored", *fix);
                 report.warning(&shown, name_at, problem);
             } else if !keys.foreign.contains(&written) {

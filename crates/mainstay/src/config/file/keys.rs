@@ -12,7 +12,7 @@ pub(super) struct Keys {
     /// Written by other programs for themselves: passed over in silence.
     pub(super) foreign: &'static [&'static str],
     /// Written by other programs to change what they do: worth a warning, since they change nothing here.
-    pub(super) unheeded: &'static [(&'static str, &'static str)],
+    pub(super) ignored_with_warning: &'static [(&'static str, &'static str)],
 }
 
 /// One key that is understood.
@@ -60,7 +60,7 @@ impl Keys {
             known,
             adopted: &[],
             foreign: &[],
-            unheeded: &[],
+            ignored_with_warning: &[],
         }
     }
 
@@ -330,7 +330,7 @@ pub(super) const SERVER: Keys = Keys {
         "serverName",
         "supports_parallel_tool_calls",
     ],
-    unheeded: &[
+    ignored_with_warning: &[
         (
             "headers_helper",
             r#"write the headers in "headers", with variables: ${NAME}"#,
@@ -416,7 +416,7 @@ pub(super) const OAUTH: Keys = Keys {
         "tokenUrl",
         "xaa",
     ],
-    unheeded: &[],
+    ignored_with_warning: &[],
 };
 
 /// Cursor's form of `oauth`.
@@ -424,7 +424,7 @@ pub(super) const OF_CURSOR: Keys = Keys {
     known: &[],
     adopted: &["CLIENT_ID", "CLIENT_SECRET", "scopes"],
     foreign: &[],
-    unheeded: &[],
+    ignored_with_warning: &[],
 };
 
 pub(super) const TLS: Keys = Keys::only(&[

@@ -78,12 +78,12 @@ fn object(keys: &Keys, place: &str) -> Value {
             tolerated.insert(pattern([twin]), json!({ "$ref": inside }));
         }
     }
-    let unheeded: Vec<_> = keys.unheeded.iter().map(|(key, _)| *key).collect();
+    let ignored_with_warning: Vec<_> = keys.ignored_with_warning.iter().map(|(key, _)| *key).collect();
     let foreign = keys.foreign.iter().map(|key| (*key).to_owned());
     let other: Vec<_> = spellings(keys.adopted)
         .into_iter()
         .chain(foreign)
-        .chain(spellings(&unheeded))
+        .chain(spellings(&ignored_with_warning))
         .collect();
     if !other.is_empty() {
         tolerated.insert(pattern(other), Value::Bool(true));

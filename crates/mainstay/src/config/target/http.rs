@@ -121,7 +121,7 @@ impl HttpTarget {
             || names.any(|name| name.eq_ignore_ascii_case("authorization"))
     }
 
-    /// The provider that says what its requests are allowed in with.
+    /// The provider of the credentials of its requests.
     pub(crate) fn provider(&self) -> Option<&Arc<dyn Credentials>> {
         self.credentials.as_ref().map(|Provider(credentials)| credentials)
     }
@@ -129,7 +129,7 @@ impl HttpTarget {
 
 #[cfg(feature = "http")]
 impl HttpTarget {
-    /// What its requests are allowed in with: the embedder's provider, or else the token.
+    /// The credentials of its requests: the embedder's provider, or else the token.
     pub(crate) fn credentials(&self) -> Option<Arc<dyn Credentials>> {
         if let Some(Provider(credentials)) = &self.credentials {
             return Some(credentials.clone());

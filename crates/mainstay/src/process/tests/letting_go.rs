@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 use rustix::process::{Pid, Signal};
 use tokio::sync::Semaphore;
 
-use super::super::sightings;
+use super::super::shared_scan;
 use super::{LONG, NO_EOF_LADDER, PATIENT_LADDER, ShutdownDeadline, comes_true, marked, runs, start, stat};
 
 const STUBBORN: &str = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1000; done' &
@@ -32,7 +32,7 @@ async fn dropping_a_process_kills_its_group_at_once_and_leaves_the_scan_to_a_thr
     let permits = Arc::new(Semaphore::new(1));
     let permit = permits.clone().try_acquire_owned().unwrap();
     server.process.hold_until_gone(permit);
-    let held = sightings::hold_scans().await;
+    let held = shared_scan::hold_scans().await;
     drop(server.process);
     assert!(permits.try_acquire().is_err(), "held until the tree is gone");
     drop(held);

@@ -1,4 +1,4 @@
-//! What a request is allowed in with.
+//! The credentials of a request.
 
 use std::error::Error;
 use std::future::Future;
@@ -157,7 +157,7 @@ fn bearer(token: &str) -> Option<HeaderValue> {
 pub type BeginningLogin<'a> =
     Pin<Box<dyn Future<Output = Result<Box<dyn PendingLogin>, ServerLoginError>> + Send + 'a>>;
 
-/// The end of a login, being waited for.
+/// A future that completes when the login ends.
 pub type FinishingLogin<'a> =
     Pin<Box<dyn Future<Output = Result<LoginSummary, ServerLoginError>> + Send + 'a>>;
 

@@ -22,8 +22,7 @@ mod failure;
 pub use challenge::Challenge;
 #[cfg(feature = "http")]
 pub use client::{
-    AddressCheck, FETCH_BODY_LIMIT, FETCH_TIMEOUT, FetchRequest, Fetched, Http, HttpConnector, HttpOptions,
-    fetch,
+    AddressCheck, FETCH_BODY_LIMIT, FETCH_TIMEOUT, FetchRequest, Fetched, Http, HttpOptions, fetch,
 };
 #[cfg(feature = "http")]
 pub(crate) use client::{address, check_certificate, check_key, check_roots, header, is_loopback};

@@ -20,7 +20,7 @@ use super::http::client::exchanges::{AdmittedFrame, Exchanges, FrameCarrier, Sen
 use super::http::client::refusal::{Head, Refusal, read_error};
 use super::http::{HttpConfigError, HttpFailure, HttpOptions, HttpStage};
 use super::receiving::deliver;
-use super::{Connecting, Connector, End, Frame, Inbound, Outbound, Purpose, Transport};
+use super::{End, Frame, Inbound, Outbound, Purpose, Transport};
 
 /// How long a server may take to name the address, and to accept a message: it answers on the stream.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -61,26 +61,6 @@ impl std::fmt::Debug for Sse {
     }
 }
 
-/// Opens HTTP+SSE connections to one server. They share the TCP connections, and nothing else.
-#[derive(Debug)]
-pub struct SseConnector {
-    endpoint: Endpoint,
-}
-
-impl SseConnector {
-    /// A connector to the stream at this address.
-    pub fn new(url: impl AsRef<str>, options: HttpOptions) -> Result<Self, HttpConfigError> {
-        let endpoint = Endpoint::new(url.as_ref(), options)?;
-        Ok(Self { endpoint })
-    }
-}
-
-impl Connector for SseConnector {
-    fn connect(&self) -> Connecting<'_> {
-        Box::pin(std::future::ready(Ok(self.endpoint.sse())))
-    }
-}
-
 struct SseStream {
     exchanges: Exchanges,
     endpoint: Endpoint,
@@ -111,10 +91,14 @@ impl FrameCarrier for SseStream {
                 }
             }),
             Purpose::Notification | Purpose::Reply => {
-                Exchanges::spawn_other(self, Some(admitted), async move { stream.tell(&frame).await });
+                Exchanges::spawn_other(self, Some(admitted), async move {
+                    stream.send_unanswered(&frame).await;
+                });
             }
             Purpose::Cancel { .. } => {
-                Exchanges::spawn_cancel(self, admitted, async move { Box::pin(stream.tell(&frame)).await });
+                Exchanges::spawn_cancel(self, admitted, async move {
+                    Box::pin(stream.send_unanswered(&frame)).await;
+                });
             }
         }
     }
@@ -195,7 +179,7 @@ impl SseStream {
     }
 
     /// Posts what needs no answer.
-    async fn tell(&self, frame: &Frame) {
+    async fn send_unanswered(&self, frame: &Frame) {
         if let Err(refusal) = self.post(frame).await {
             tracing::debug!(failure = %refusal.failure, "message not accepted");
         }
@@ -203,7 +187,7 @@ impl SseStream {
 
     /// Posts a message, once it is known where to.
     async fn post(&self, frame: &Frame) -> Result<(), Refusal> {
-        let undecided = self.exchanges.await_verdict();
+        let undecided = self.exchanges.await_response_head();
         let mut opening = self.opening.subscribe();
         let opened = opening
             .wait_for(|opening| !matches!(opening, Opening::UnderWay))

@@ -77,7 +77,7 @@ impl Endpoint {
         })
     }
 
-    /// What its requests are allowed in with.
+    /// The credentials of its requests.
     pub(crate) fn credentials(&self) -> Option<Arc<dyn Credentials>> {
         self.options.credentials.clone()
     }
@@ -121,7 +121,7 @@ impl Endpoint {
         Box::new(Sse::over(self.clone()))
     }
 
-    /// A request to the server, allowed in with the credential of the moment.
+    /// A request to the server, with the present credential.
     pub(in crate::transport) async fn request(&self, method: Method) -> Result<Outgoing, HttpFailure> {
         let mut outgoing = Outgoing {
             method,

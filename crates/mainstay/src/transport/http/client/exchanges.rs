@@ -35,9 +35,9 @@ const CANCEL_LIMIT: usize = 1024;
 /// Cancellations under way at once. Each takes a connection, and none is urgent: its request has freed its place already.
 const CONCURRENT_CANCEL_LIMIT: usize = 32;
 
-/// How long a transport that is about to end lets the other requests hear what became of them: a server that lost a
-/// session refuses them all, and a request that was refused may be made again.
-const VERDICT_GRACE: Duration = Duration::from_millis(100);
+/// How long an ending transport waits for the responses to its other requests: a server that lost a session refuses them all,
+/// and a request that was refused may be made again.
+const RESPONSE_HEAD_GRACE: Duration = Duration::from_millis(100);
 
 /// What is done for a frame, or for the transport itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,7 +57,7 @@ pub(in crate::transport) struct AdmittedFrame {
 }
 
 pub(in crate::transport) struct Exchanges {
-    life: Lock<Life>,
+    state: Lock<ExchangesState>,
     ordered: Arc<Semaphore>,
     replies: Arc<Semaphore>,
     cancels: Arc<Semaphore>,
@@ -69,7 +69,7 @@ pub(in crate::transport) struct Exchanges {
     all_decided: Notify,
 }
 
-enum Life {
+enum ExchangesState {
     Ready(Vec<AdmittedFrame>),
     Running {
         inbound: Arc<dyn Inbound>,
@@ -102,7 +102,7 @@ pub(in crate::transport) struct Sender<C>(pub(in crate::transport) Arc<C>);
 impl Exchanges {
     pub(in crate::transport) fn new() -> Self {
         Self {
-            life: Lock::new(Life::Ready(Vec::new())),
+            state: Lock::new(ExchangesState::Ready(Vec::new())),
             ordered: Arc::new(Semaphore::new(ORDERED_LIMIT)),
             replies: Arc::new(Semaphore::new(REPLY_LIMIT)),
             cancels: Arc::new(Semaphore::new(CANCEL_LIMIT)),
@@ -112,24 +112,24 @@ impl Exchanges {
         }
     }
 
-    /// Starts the life of a carrier with what was sent before; `false` when it ended before it began.
+    /// Starts the state of a carrier with what was sent before; `false` when it ended before it began.
     pub(in crate::transport) fn start<C: FrameCarrier>(carrier: &Arc<C>, inbound: &Arc<dyn Inbound>) -> bool {
-        let mut life = carrier.exchanges().life.lock();
-        let running = Life::Running {
+        let mut state = carrier.exchanges().state.lock();
+        let running = ExchangesState::Running {
             inbound: inbound.clone(),
             tasks: HashMap::new(),
             started: 0,
         };
-        match std::mem::replace(&mut *life, running) {
-            Life::Ready(frames) => {
-                drop(life);
+        match std::mem::replace(&mut *state, running) {
+            ExchangesState::Ready(frames) => {
+                drop(state);
                 frames.into_iter().for_each(|admitted| carrier.carry(admitted));
                 true
             }
-            Life::Running { .. } => unreachable!("a transport is started once"),
-            Life::Ended => {
-                *life = Life::Ended;
-                drop(life);
+            ExchangesState::Running { .. } => unreachable!("a transport is started once"),
+            ExchangesState::Ended => {
+                *state = ExchangesState::Ended;
+                drop(state);
                 inbound.ended(End::Closed);
                 false
             }
@@ -195,20 +195,20 @@ impl Exchanges {
 
     /// Puts a task on the list before it runs, so that one that ends at once finds itself there.
     fn register(&self, request: Option<u64>) -> Option<ExchangeId> {
-        match &mut *self.life.lock() {
-            Life::Running { tasks, started, .. } => {
+        match &mut *self.state.lock() {
+            ExchangesState::Running { tasks, started, .. } => {
                 *started += 1;
                 let exchange = request.map_or(ExchangeId::Other(*started), ExchangeId::Request);
                 tasks.insert(exchange, None);
                 Some(exchange)
             }
-            Life::Ready(_) | Life::Ended => None,
+            ExchangesState::Ready(_) | ExchangesState::Ended => None,
         }
     }
 
     /// Makes a task that runs abortable. One that is off the list already was withdrawn meanwhile, or is done.
     fn set_abort_handle(&self, exchange: ExchangeId, task: AbortHandle) {
-        if let Life::Running { tasks, .. } = &mut *self.life.lock()
+        if let ExchangesState::Running { tasks, .. } = &mut *self.state.lock()
             && let Some(place) = tasks.get_mut(&exchange)
         {
             *place = Some(task);
@@ -219,9 +219,9 @@ impl Exchanges {
 
     /// Drops what is done for a request; its answer is not wanted.
     fn withdraw(&self, id: u64) {
-        let task = match &mut *self.life.lock() {
-            Life::Running { tasks, .. } => tasks.remove(&ExchangeId::Request(id)),
-            Life::Ready(_) | Life::Ended => None,
+        let task = match &mut *self.state.lock() {
+            ExchangesState::Running { tasks, .. } => tasks.remove(&ExchangeId::Request(id)),
+            ExchangesState::Ready(_) | ExchangesState::Ended => None,
         };
         if let Some(Some(task)) = task {
             task.abort();
@@ -230,9 +230,9 @@ impl Exchanges {
 
     /// The owner, as long as it may get reports.
     pub(in crate::transport) fn inbound(&self) -> Option<Arc<dyn Inbound>> {
-        match &*self.life.lock() {
-            Life::Running { inbound, .. } => Some(inbound.clone()),
-            Life::Ready(_) | Life::Ended => None,
+        match &*self.state.lock() {
+            ExchangesState::Running { inbound, .. } => Some(inbound.clone()),
+            ExchangesState::Ready(_) | ExchangesState::Ended => None,
         }
     }
 
@@ -244,7 +244,7 @@ impl Exchanges {
     }
 
     /// Counts a request as undecided until the guard is dropped.
-    pub(in crate::transport) fn await_verdict(&self) -> Undecided<'_> {
+    pub(in crate::transport) fn await_response_head(&self) -> Undecided<'_> {
         self.undecided.fetch_add(1, Ordering::Relaxed);
         Undecided(self)
     }
@@ -260,35 +260,35 @@ impl Exchanges {
                 decided.await;
             }
         };
-        let _ = timeout(VERDICT_GRACE, all_decided).await;
+        let _ = timeout(RESPONSE_HEAD_GRACE, all_decided).await;
         self.finish(end);
     }
 
     /// Ends the transport; only the first end counts. `true` when this was it.
     pub(in crate::transport) fn finish(&self, end: End) -> bool {
-        let before = std::mem::replace(&mut *self.life.lock(), Life::Ended);
+        let before = std::mem::replace(&mut *self.state.lock(), ExchangesState::Ended);
         self.ordered.close();
         self.replies.close();
         self.cancels.close();
         match before {
-            Life::Running { inbound, tasks, .. } => {
+            ExchangesState::Running { inbound, tasks, .. } => {
                 tasks.values().flatten().for_each(AbortHandle::abort);
                 inbound.ended(end);
                 true
             }
-            Life::Ready(_) | Life::Ended => false,
+            ExchangesState::Ready(_) | ExchangesState::Ended => false,
         }
     }
 
     /// Takes a frame: keeps it while the transport is not started, otherwise gives it back to be carried.
     fn admit(&self, admitted: AdmittedFrame) -> Result<Option<AdmittedFrame>, NotQueued> {
-        match &mut *self.life.lock() {
-            Life::Ready(frames) => {
+        match &mut *self.state.lock() {
+            ExchangesState::Ready(frames) => {
                 frames.push(admitted);
                 Ok(None)
             }
-            Life::Running { .. } => Ok(Some(admitted)),
-            Life::Ended => Err(NotQueued::Closed),
+            ExchangesState::Running { .. } => Ok(Some(admitted)),
+            ExchangesState::Ended => Err(NotQueued::Closed),
         }
     }
 
@@ -364,9 +364,11 @@ struct ExchangeGuard<C: FrameCarrier> {
 impl<C: FrameCarrier> Drop for ExchangeGuard<C> {
     fn drop(&mut self) {
         let exchanges = self.carrier.exchanges();
-        let inbound = match &mut *exchanges.life.lock() {
-            Life::Running { tasks, inbound, .. } => tasks.remove(&self.exchange).map(|_| inbound.clone()),
-            Life::Ready(_) | Life::Ended => None,
+        let inbound = match &mut *exchanges.state.lock() {
+            ExchangesState::Running { tasks, inbound, .. } => {
+                tasks.remove(&self.exchange).map(|_| inbound.clone())
+            }
+            ExchangesState::Ready(_) | ExchangesState::Ended => None,
         };
         if let (ExchangeId::Request(id), Some(inbound), true) =
             (self.exchange, inbound, std::thread::panicking())

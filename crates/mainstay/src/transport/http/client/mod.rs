@@ -40,7 +40,7 @@ use super::{
     Challenge, CredentialRefusal, Credentials, HttpConfigError, HttpFailure, HttpStage, ParamHeaders,
     ReconnectBackoff, fraction,
 };
-use crate::transport::{Connecting, Connector, Inbound, Outbound, Transport};
+use crate::transport::{Inbound, Outbound, Transport};
 pub(crate) use endpoint::{Endpoint, address, is_loopback};
 use exchanges::{Exchanges, Sender};
 pub(crate) use options::header;
@@ -74,26 +74,6 @@ impl Transport for Http {
 impl std::fmt::Debug for Http {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Http").field(&self.0.endpoint).finish()
-    }
-}
-
-/// Opens Streamable HTTP connections to one server. They share the TCP connections, and nothing else.
-#[derive(Debug)]
-pub struct HttpConnector {
-    endpoint: Endpoint,
-}
-
-impl HttpConnector {
-    /// A connector to this address.
-    pub fn new(url: impl AsRef<str>, options: HttpOptions) -> Result<Self, HttpConfigError> {
-        let endpoint = Endpoint::new(url.as_ref(), options)?;
-        Ok(Self { endpoint })
-    }
-}
-
-impl Connector for HttpConnector {
-    fn connect(&self) -> Connecting<'_> {
-        Box::pin(std::future::ready(Ok(self.endpoint.streamable())))
     }
 }
 

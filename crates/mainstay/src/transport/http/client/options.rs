@@ -72,7 +72,7 @@ impl HttpOptions {
         self
     }
 
-    /// What every request is allowed in with (default: nothing).
+    /// The credentials of every request (default: none).
     pub fn credentials(mut self, credentials: Arc<dyn Credentials>) -> Self {
         self.credentials = Some(credentials);
         self

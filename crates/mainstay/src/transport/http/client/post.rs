@@ -61,7 +61,7 @@ pub(super) async fn ask<'a>(
     if !frame.begin() {
         return Ok(());
     }
-    *undecided = Some(transport.exchanges.await_verdict());
+    *undecided = Some(transport.exchanges.await_response_head());
     let limit = transport.endpoint.options.first_byte_timeout;
     let mut response = transport.send(&mut request, limit).await?;
     if !response.status().is_success() {

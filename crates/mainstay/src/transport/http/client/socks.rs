@@ -58,7 +58,7 @@ impl Socks {
         }
         match asking.call(server).await {
             Ok(stream) => Ok(stream.into_inner()),
-            Err(error) => Err(format!("the SOCKS proxy gave no way to the server: {error}").into()),
+            Err(error) => Err(format!("the SOCKS proxy could not connect to the server: {error}").into()),
         }
     }
 

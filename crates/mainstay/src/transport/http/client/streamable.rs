@@ -48,7 +48,7 @@ pub(super) struct StreamableHttp {
     /// Whether requests have to wait until the server has taken `notifications/initialized`.
     gate: watch::Sender<bool>,
     /// Whether the server ever answered.
-    met: AtomicBool,
+    has_responded: AtomicBool,
 }
 
 impl FrameCarrier for StreamableHttp {
@@ -73,21 +73,21 @@ impl FrameCarrier for StreamableHttp {
             }
             Purpose::Notification => {
                 Exchanges::spawn_other(self, Some(admitted), async move {
-                    // What a server does not want to be told it may refuse as it likes: that says nothing of the session.
-                    let _ = transport.tell(&frame, &[404]).await;
+                    // A server may refuse a notification; that does not mean that the session is lost.
+                    let _ = transport.send_unanswered(&frame, &[404]).await;
                 });
             }
             Purpose::Reply => {
                 Exchanges::spawn_other(self, Some(admitted), async move {
-                    let _ = transport.tell(&frame, &MAY_BE_LOST).await;
+                    let _ = transport.send_unanswered(&frame, &MAY_BE_LOST).await;
                 });
             }
-            // In the modern era the end of its stream has told the server already.
+            // In the modern era, closing the stream has cancelled the request.
             Purpose::Cancel { .. } if !self.session.is_agreed() => {}
             Purpose::Cancel { .. } => {
                 Exchanges::spawn_cancel(self, admitted, async move {
                     // Boxed, so that one that waits for its turn carries no room for a request.
-                    let _ = Box::pin(transport.tell(&frame, &MAY_BE_LOST)).await;
+                    let _ = Box::pin(transport.send_unanswered(&frame, &MAY_BE_LOST)).await;
                 });
             }
         }
@@ -129,7 +129,7 @@ impl StreamableHttp {
             posted,
             check: SessionCheck::default(),
             gate: watch::Sender::new(false),
-            met: AtomicBool::new(false),
+            has_responded: AtomicBool::new(false),
         }
     }
 
@@ -157,14 +157,14 @@ impl StreamableHttp {
             }
         }
         let transport = Open(self);
-        if transport.0.tell(&frame, &MAY_BE_LOST).await.is_ok() {
+        if transport.0.send_unanswered(&frame, &MAY_BE_LOST).await.is_ok() {
             Exchanges::spawn_other(&transport.0, None, listen::standing(transport.0.clone()));
         }
     }
 
     /// Carries what needs no answer. By these statuses the server may say that it does not know the session.
-    async fn tell(&self, frame: &Frame, may_be_lost: &[u16]) -> Result<(), ()> {
-        let told = async {
+    async fn send_unanswered(&self, frame: &Frame, may_be_lost: &[u16]) -> Result<(), ()> {
+        let sent = async {
             let headers = self.body_headers(frame.bytes()).await.of_notification();
             let request = self.post(frame.bytes(), headers).await;
             let mut request = request.map_err(Refusal::not_sent)?;
@@ -183,8 +183,8 @@ impl StreamableHttp {
             }
             Err(Refusal::of_status(&head, &body))
         };
-        let told: Result<(), Refusal> = told.await;
-        let Err(refusal) = told else {
+        let sent: Result<(), Refusal> = sent.await;
+        let Err(refusal) = sent else {
             return Ok(());
         };
         tracing::debug!(failure = %refusal.failure, "message not accepted");
@@ -223,7 +223,7 @@ impl StreamableHttp {
         limit: Option<Duration>,
     ) -> Result<Response, Refusal> {
         let response = self.endpoint.send(request, limit).await?;
-        self.met.store(true, Ordering::Relaxed);
+        self.has_responded.store(true, Ordering::Relaxed);
         let refusal = Head::credential_refusal(&response, request.credential());
         // Boxed: few requests are refused, and the others should not carry room for it.
         if let Some(refusal) = refusal
@@ -251,7 +251,7 @@ impl StreamableHttp {
         }
         if let HttpFailure::ConnectFailed { kind, message } = failure
             && *kind == io::ErrorKind::ConnectionRefused
-            && self.met.load(Ordering::Relaxed)
+            && self.has_responded.load(Ordering::Relaxed)
         {
             let (kind, message) = (*kind, message.clone());
             self.exchanges.finish_soon(End::Io { kind, message }).await;

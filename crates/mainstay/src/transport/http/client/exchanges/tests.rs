@@ -75,9 +75,12 @@ async fn a_request_keeps_its_place_until_it_is_done() {
 #[tokio::test(start_paused = true)]
 async fn an_end_waits_for_the_last_verdict_and_no_longer() {
     let slow = running();
-    let verdicts = [slow.exchanges.await_verdict(), slow.exchanges.await_verdict()];
+    let verdicts = [
+        slow.exchanges.await_response_head(),
+        slow.exchanges.await_response_head(),
+    ];
     let began = Instant::now();
-    let pause = VERDICT_GRACE / 4;
+    let pause = RESPONSE_HEAD_GRACE / 4;
     let deciding = async {
         for verdict in verdicts {
             tokio::time::sleep(pause).await;

@@ -1,12 +1,16 @@
 //! A server over HTTP, kept by a fleet: the handshake of the old way, and a session that is lost.
 
+use std::future::ready;
+use std::io;
+
 use serde_json::{Value, json};
 
 use super::remote_server::{Exchange, LONG};
 use super::*;
+use crate::transport::Transport;
 use crate::{Era, Fleet, ServerConfig};
 
-/// Plays a legacy server of one session until it is told otherwise.
+/// Plays a legacy server of one session until it is aborted.
 async fn play(remote: Arc<RemoteServer>, session: &'static str) {
     loop {
         let asked = remote.next().await;
@@ -48,7 +52,11 @@ async fn answer_with_session(asked: Exchange, session: &str, answer: &str) {
 async fn a_legacy_server_is_greeted_listed_called_and_found_again_after_it_lost_the_session() {
     let remote = Arc::new(RemoteServer::start().await);
     let playing = tokio::spawn(play(remote.clone(), "s1"));
-    let connector = Arc::new(HttpConnector::new(remote.url(), HttpOptions::new()).unwrap());
+    let url = remote.url().to_owned();
+    let connector = Arc::new(move || {
+        let opened = Http::new(&url, HttpOptions::new()).map_err(io::Error::other);
+        ready(opened.map(|http| Box::new(http) as Box<dyn Transport>))
+    });
     let config = ServerConfig::custom("web", remote.url(), connector)
         .build()
         .unwrap();
