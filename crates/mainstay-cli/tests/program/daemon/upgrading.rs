@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{SOON, Shared, socket, wait_until};
 use crate::host::Host;
-use crate::sandbox::{MAINSTAY, finish, good};
+use crate::sandbox::{MAINSTAY, finish, good, shell};
 
 const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
 
@@ -58,6 +58,24 @@ fn a_host_is_notified_of_what_changed_while_no_daemon_ran() {
     host.wait_for(is_tools_changed);
     host.answer(ping);
     assert!(!host.tools().contains(&"one__echo".to_owned()));
+}
+
+#[test]
+fn a_host_that_could_not_list_is_notified_when_there_is_a_list() {
+    let shared = Shared::new();
+    let ready = shared.sandbox.path("ready");
+    let script = format!(
+        "test -e '{}' || exit 3; exec '{MAINSTAY}' demo-server",
+        ready.display()
+    );
+    shared.sandbox.configure(&json!({ "late": shell(&script) }));
+    let mut host = Host::start(&shared.sandbox, &["connect", "late"]);
+    let refused = host.ask("tools/list", &json!({}));
+    assert!(refused.get("error").is_some(), "{refused}");
+    fs::write(&ready, "").unwrap();
+    shared.sandbox.run(&["restart", "late"]).exits(0);
+    host.wait_for(is_tools_changed);
+    assert!(host.tools().contains(&"echo".to_owned()));
 }
 
 /// Puts both programs into this directory.
@@ -133,7 +151,7 @@ fn other_daemon(shared: &Shared, answer: &Value, then: &str) -> Child {
     fs::create_dir(&run).unwrap();
     fs::set_permissions(&run, fs::Permissions::from_mode(0o700)).unwrap();
     let script = format!(
-        "import fcntl, os, socket, sys\n\
+        "import fcntl, os, socket, sys, time\n\
          lock = open('daemon.lock', 'w'); fcntl.flock(lock, fcntl.LOCK_EX); lock.write(str(os.getpid())); lock.flush()\n\
          listener = socket.socket(socket.AF_UNIX); listener.bind('daemon.sock'); listener.listen(); open('ready', 'w')\n\
          while True:\n\
@@ -179,7 +197,8 @@ fn a_daemon_that_refuses_the_order_to_end_is_ended_by_a_signal() {
 fn a_daemon_of_another_protocol_that_takes_the_order_to_end_gets_no_signal() {
     let shared = Shared::new();
     let accepted = json!({ "mainstay": 999, "version": "9.9.9" });
-    let mut other = other_daemon(&shared, &accepted, "sys.exit(7)");
+    // It lets calls finish first.
+    let mut other = other_daemon(&shared, &accepted, "time.sleep(1); sys.exit(7)");
     shared
         .sandbox
         .run(&["daemon", "restart"])
