@@ -61,22 +61,17 @@ enum ListSource {
 impl Router {
     pub(super) async fn list(&self, request: &RoutedRequest<'_>, kind: Kind) -> Result<RawJson, RpcError> {
         let cursor = Cursor::read(request.params.get("cursor"))?;
-        let listed = match &request.client.scope {
-            Scope::Union => {
-                self.any_listed(request.client).await;
-                Ok(())
-            }
+        match &request.client.scope {
+            Scope::Union => self.any_listed(request.client).await,
             Scope::Server(name) => {
                 let server = self.fleet().server(name).ok_or_else(|| removed(name))?;
-                self.one_listed(request.client, &server).await
+                self.one_listed(request.client, &server).await?;
             }
-        };
-        // Before the list is looked up: a change in between causes a needless notification at worst, and is never missed. A client that
-        // gets an error is notified when there is a list.
+        }
+        // Before the list is looked up: a change in between causes a needless notification at worst, and is never missed.
         if let Some(subscriber) = request.client.subscriber() {
             subscriber.sees(kind);
         }
-        listed?;
         self.pages(request.client, kind).await.page(cursor)
     }
 

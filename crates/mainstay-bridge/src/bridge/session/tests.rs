@@ -407,7 +407,7 @@ fn lists_that_the_host_did_not_get_are_not_read_again_and_an_error_is_no_change(
     let got = session.note_daemon_line(&error(&read["id"]));
     assert!(
         matches!(got, FromDaemon::Swallow(Some(_))),
-        "the daemon notifies when there is a list: {got:?}"
+        "a list that cannot be had says nothing of a change: {got:?}"
     );
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{SOON, Shared, socket, wait_until};
 use crate::host::Host;
-use crate::sandbox::{MAINSTAY, finish, good, shell};
+use crate::sandbox::{MAINSTAY, finish, good};
 
 const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
 
@@ -58,24 +58,6 @@ fn a_host_is_notified_of_what_changed_while_no_daemon_ran() {
     host.wait_for(is_tools_changed);
     host.answer(ping);
     assert!(!host.tools().contains(&"one__echo".to_owned()));
-}
-
-#[test]
-fn a_host_that_could_not_list_is_notified_when_there_is_a_list() {
-    let shared = Shared::new();
-    let ready = shared.sandbox.path("ready");
-    let script = format!(
-        "test -e '{}' || exit 3; exec '{MAINSTAY}' demo-server",
-        ready.display()
-    );
-    shared.sandbox.configure(&json!({ "late": shell(&script) }));
-    let mut host = Host::start(&shared.sandbox, &["connect", "late"]);
-    let refused = host.ask("tools/list", &json!({}));
-    assert!(refused.get("error").is_some(), "{refused}");
-    fs::write(&ready, "").unwrap();
-    shared.sandbox.run(&["restart", "late"]).exits(0);
-    host.wait_for(is_tools_changed);
-    assert!(host.tools().contains(&"echo".to_owned()));
 }
 
 /// Puts both programs into this directory.
