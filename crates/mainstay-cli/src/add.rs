@@ -1,14 +1,17 @@
-//! `mainstay add` and `mainstay remove`: a server of the configuration file.
+//! `mainstay add` and `mainstay remove`: a server of the configuration file. A daemon that uses the file makes the change itself: it
+//! alone knows whether it can apply it, and it records who asked for it.
 
 use std::path::Path;
 
 use anyhow::anyhow;
 use clap::Args;
+use mainstay_bridge::hello::DaemonStatus;
+use mainstay_control::api::{ApiProblem, EntryDocument, ProblemKind, ReloadReport};
 use mainstay_hosts::servers::{ServerEditError, Written, add_server, remove_server};
 use mainstay_hosts::text::ConfigValue;
 
 use crate::args::Common;
-use crate::control::unused_after_reload;
+use crate::control::{ConfigEdit, EditOutcome, changes, configure, refused, warn_of_problems};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::load;
 use crate::naming;
@@ -17,8 +20,8 @@ use crate::through_daemon::running_daemon;
 
 /// Add a server to the configuration file
 ///
-/// All other bytes of the file stay, and its previous version is kept beside it as FILE.previous. A running daemon notices
-/// the change by itself.
+/// All other bytes of the file stay, and its previous version is kept beside it as FILE.previous. A running daemon that uses the file
+/// applies the change at once.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "mainstay add [OPTIONS] NAME -- COMMAND...\n       mainstay add [OPTIONS] NAME --url URL",
@@ -57,8 +60,8 @@ pub(crate) struct AddArgs {
 
 /// Remove a server from the configuration file
 ///
-/// All other bytes of the file stay, and its previous version is kept beside it as FILE.previous. A running daemon notices
-/// the change by itself.
+/// All other bytes of the file stay, and its previous version is kept beside it as FILE.previous. A running daemon that uses the file
+/// applies the change at once.
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArgs {
     /// The server's name
@@ -66,57 +69,104 @@ pub(crate) struct RemoveArgs {
 }
 
 pub(crate) fn add(arguments: &AddArgs, common: &Common, screen: &Screen) -> Done {
-    let file = load::user_file(common)?;
     let entry = entry(arguments)?;
-    let written = add_server(&file, &arguments.name, &entry).map_err(failure)?;
+    let daemon = running_daemon();
+    let file = load::file_beside(daemon.as_ref(), common)?;
+    if let Some(daemon) = daemon.filter(|daemon| uses(daemon, &file)) {
+        let edit = ConfigEdit::Add(EntryDocument {
+            name: arguments.name.clone(),
+            entry: match entry.clone().into() {
+                serde_json::Value::Object(entry) => entry,
+                _other => serde_json::Map::new(),
+            },
+        });
+        match configure(&edit)? {
+            EditOutcome::Applied(report) => {
+                say_applied("added", &arguments.name, "to", &file, &daemon, &report, screen);
+                return Ok(Exit::Success);
+            }
+            EditOutcome::Refused(problem) => return Err(not_added(&problem, arguments, &daemon)),
+            EditOutcome::NotTaken => {}
+        }
+    }
+    let written = add_server(&file, &arguments.name, &entry, None).map_err(failure)?;
     say("added", &arguments.name, "to", &written, screen);
-    warn_of_variables(arguments, &written.file, screen);
+    warn_of_variables(arguments, screen);
     Ok(Exit::Success)
 }
 
-/// Warns if the daemon lacks a variable that the entry takes from Mainstay's environment: it would not use the server.
-fn warn_of_variables(arguments: &AddArgs, file: &Path, screen: &Screen) {
-    let inherited = arguments.env.iter().filter(|word| !word.contains('='));
-    let inherited: Vec<&str> = inherited
+/// Whether a daemon uses this configuration file.
+fn uses(daemon: &DaemonStatus, file: &Path) -> bool {
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    daemon.config.as_deref().map(Path::new) == Some(&*file)
+}
+
+/// The variables that the entry takes from Mainstay's environment.
+fn inherited(arguments: &AddArgs) -> Vec<&str> {
+    let named = arguments.env.iter().filter(|word| !word.contains('='));
+    named
         .chain(&arguments.bearer_token_env)
         .map(String::as_str)
-        .collect();
-    if inherited.is_empty() || arguments.disabled {
-        return;
-    }
-    let variables = plain(&inherited.join(", "));
-    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-    let daemon = running_daemon().filter(|daemon| daemon.config.as_deref().map(Path::new) == Some(&*file));
-    let remedy = match arguments.url {
+        .collect()
+}
+
+/// What helps if the daemon's environment lacks a variable.
+fn remedy(arguments: &AddArgs) -> &'static str {
+    match arguments.url {
         Some(_) => "start the daemon in an environment that has it (`mainstay daemon run`)",
         None => {
             "write the value (`--env NAME=VALUE`, or `env_file` in the entry), or start the daemon in an environment that has \
              it (`mainstay daemon run`)"
         }
-    };
-    match daemon {
-        Some(daemon) => {
-            if let Ok(Some(why)) = unused_after_reload(&arguments.name) {
-                screen.warning(text!(
-                    "the daemon (process {}) does not use {}: {}; {}",
-                    daemon.pid,
-                    plain(&arguments.name),
-                    plain(&why),
-                    remedy
-                ));
-            }
-        }
-        None => screen.warning(text!(
-            "the entry takes {} from Mainstay's environment, which a daemon that a host starts does not have; {}",
-            variables,
-            remedy
-        )),
     }
 }
 
+/// Why the daemon did not add the server. It may lack a variable that this command has.
+fn not_added(problem: &ApiProblem, arguments: &AddArgs, daemon: &DaemonStatus) -> CommandFailure {
+    let CommandFailure { exit, error } = refused(problem);
+    match problem.kind {
+        // The name is taken.
+        ProblemKind::Conflict => CommandFailure::usage(error),
+        ProblemKind::InvalidConfiguration if !inherited(arguments).is_empty() => {
+            let error = anyhow!(
+                "{error:#}\nthe variables are those of the daemon (process {}): {}",
+                daemon.pid,
+                remedy(arguments)
+            );
+            CommandFailure { exit, error }
+        }
+        _ => CommandFailure { exit, error },
+    }
+}
+
+/// Warns if the entry takes a variable from Mainstay's environment: a daemon would not use the server without it.
+fn warn_of_variables(arguments: &AddArgs, screen: &Screen) {
+    let inherited = inherited(arguments);
+    if inherited.is_empty() || arguments.disabled {
+        return;
+    }
+    screen.warning(text!(
+        "the entry takes {} from Mainstay's environment, which a daemon that a host starts does not have; {}",
+        plain(&inherited.join(", ")),
+        remedy(arguments)
+    ));
+}
+
 pub(crate) fn remove(arguments: &RemoveArgs, common: &Common, screen: &Screen) -> Done {
-    let file = load::user_file(common)?;
-    let written = remove_server(&file, &arguments.name).map_err(failure)?;
+    let daemon = running_daemon();
+    let file = load::file_beside(daemon.as_ref(), common)?;
+    if let Some(daemon) = daemon.filter(|daemon| uses(daemon, &file)) {
+        let name = &arguments.name;
+        match configure(&ConfigEdit::Remove(name.clone()))? {
+            EditOutcome::Applied(report) => {
+                say_applied("removed", name, "from", &file, &daemon, &report, screen);
+                return Ok(Exit::Success);
+            }
+            EditOutcome::Refused(problem) => return Err(refused(&problem)),
+            EditOutcome::NotTaken => {}
+        }
+    }
+    let written = remove_server(&file, &arguments.name, None).map_err(failure)?;
     say("removed", &arguments.name, "from", &written, screen);
     Ok(Exit::Success)
 }
@@ -217,6 +267,28 @@ fn failure(error: ServerEditError) -> CommandFailure {
         ServerEditError::File(_) => CommandFailure::failed(error),
         _ => CommandFailure::usage(error),
     }
+}
+
+/// Says what the daemon did.
+fn say_applied(
+    what: &'static str,
+    name: &str,
+    preposition: &'static str,
+    file: &Path,
+    daemon: &DaemonStatus,
+    report: &ReloadReport,
+    screen: &Screen,
+) {
+    screen.note(text!(
+        "{} {} {} {}; the daemon (process {}) has applied it: {}",
+        what,
+        plain(name),
+        preposition,
+        plain(&file.display().to_string()),
+        daemon.pid,
+        changes(report)
+    ));
+    warn_of_problems(report, screen);
 }
 
 fn say(what: &'static str, name: &str, preposition: &'static str, written: &Written, screen: &Screen) {

@@ -124,9 +124,8 @@ fn kept_by(daemon: &DaemonStatus, common: &Common) -> Option<Setup> {
 /// Reads the configuration: the one that is named, or else the one that this daemon uses, or else the user's own. So all
 /// commands are about the same servers as `mainstay status`.
 pub(crate) fn load_beside(daemon: Option<&DaemonStatus>, common: &Common) -> Result<Setup, CommandFailure> {
-    let is_named = common.config.is_some() || set_path("MAINSTAY_CONFIG").is_some();
     match daemon.and_then(|daemon| daemon.config.as_deref()) {
-        Some(path) if !is_named => {
+        Some(path) if !is_named(common) => {
             let store = (!common.no_cache).then(cache_directory).flatten();
             read(PathBuf::from(path), FoundBy::Daemon, store, common)
         }
@@ -182,6 +181,19 @@ fn read(
         stop_within: common.stop_within,
         daemon: None,
     })
+}
+
+/// The configuration file to edit while this daemon runs: the one that is named, or the daemon's.
+pub(crate) fn file_beside(daemon: Option<&DaemonStatus>, common: &Common) -> Result<PathBuf, CommandFailure> {
+    match daemon.and_then(|daemon| daemon.config.as_deref()) {
+        Some(path) if !is_named(common) => Ok(PathBuf::from(path)),
+        Some(_) | None => user_file(common),
+    }
+}
+
+/// Whether a person names the configuration file.
+fn is_named(common: &Common) -> bool {
+    common.config.is_some() || set_path("MAINSTAY_CONFIG").is_some()
 }
 
 /// The configuration file to edit: the one that is named, or the user's own. It need not exist.

@@ -21,7 +21,11 @@ use tokio::net::UnixListener;
 const SERVERS: usize = 1_000;
 const ROUNDS: usize = 50;
 const WATCHERS: usize = 10;
-/// How often each of a hundred servers is disabled and enabled.
+/// How often events are sent to the watchers, without and with one that reads nothing.
+const EVENT_RUNS: usize = 3;
+/// How many servers are switched in a run.
+const EVENT_SERVERS: usize = 100;
+/// How often each of them is disabled and enabled.
 const EVENT_ROUNDS: usize = 20;
 const WAIT: Duration = Duration::from_secs(120);
 
@@ -63,7 +67,7 @@ async fn main() {
         status(&service).await;
     }
     if is_wanted("events") {
-        events(&control, &service, &names[..100]).await;
+        events(&control, &service, &names).await;
     }
     gateway.close(Duration::from_secs(10)).await;
     if is_wanted("scrape") {
@@ -155,13 +159,38 @@ async fn status(service: &ControlService) {
     assert!(half <= Duration::from_millis(10), "the status takes {half:?}");
 }
 
-/// Transitions of servers that are enabled and disabled, to ten watchers on a unix socket, each of which counts them.
+/// Events to ten watchers, without and with one more that reads nothing. It must slow no other: the ratio of the two rates says whether
+/// it does. The runs alternate, so that a machine that grows slower shows in both, and each has servers of its own, since starts in a
+/// row are limited.
 async fn events(control: &Control, service: &ControlService, names: &[String]) {
+    let (mut without, mut with) = (Vec::new(), Vec::new());
+    let mut servers = names.chunks(EVENT_SERVERS);
+    for _ in 0..EVENT_RUNS {
+        for (rates, with_silent) in [(&mut without, false), (&mut with, true)] {
+            let servers = servers.next().expect("enough servers");
+            rates.push(events_run(control, service, servers, with_silent).await);
+        }
+    }
+    let (without, with) = (middle(without), middle(with));
+    println!(
+        "{WATCHERS} watchers beside one that reads nothing: {with:.0} events a second; without it {without:.0}; ratio {:.2}",
+        with / without
+    );
+}
+
+fn middle(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
+
+/// Transitions of servers that are enabled and disabled, to ten watchers on a unix socket, each of which counts them. Returns the events
+/// in a second.
+async fn events_run(control: &Control, service: &ControlService, names: &[String], with_silent: bool) -> f64 {
     let directory = tempfile::tempdir().expect("a directory");
     let socket = directory.path().join("socket");
     let listener = UnixListener::bind(&socket).expect("a socket");
     let serving = service.clone();
-    tokio::spawn(async move {
+    let accepting = tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let serving = serving.clone();
             tokio::spawn(async move { serving.serve_connection(stream).await });
@@ -201,8 +230,10 @@ async fn events(control: &Control, service: &ControlService, names: &[String]) {
             (read, lost, Instant::now())
         }));
     }
-    // One more that does not read at all: it must cost the others nothing.
-    let silent = client.events(None, 0).await.expect("a stream");
+    let silent = match with_silent {
+        true => Some(client.events(None, 0).await.expect("a stream")),
+        false => None,
+    };
     let began = Instant::now();
     for _ in 0..EVENT_ROUNDS {
         for name in names {
@@ -226,10 +257,17 @@ async fn events(control: &Control, service: &ControlService, names: &[String]) {
         latest = latest.max(at);
     }
     drop(silent);
+    accepting.abort();
     let all = last - first;
     let rate = all as f64 / took.as_secs_f64();
+    let beside = if with_silent {
+        ", beside one that reads nothing"
+    } else {
+        ""
+    };
     println!(
-        "{all} events to {WATCHERS} watchers, beside one that reads nothing: {rate:.0} a second, the last watcher {:.1?} behind, {lost} reported as missed, none missing without a marker",
+        "{all} events to {WATCHERS} watchers{beside}: {rate:.0} a second, the last watcher {:.1?} behind, {lost} reported as missed, none missing without a marker",
         latest - sent
     );
+    rate
 }

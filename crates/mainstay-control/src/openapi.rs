@@ -41,6 +41,7 @@ pub(crate) fn json() -> Bytes {
         paths::disable,
         paths::reload,
         paths::events,
+        paths::watch,
         paths::sessions,
         paths::call,
         paths::ping,
@@ -236,6 +237,20 @@ mod paths {
         )
     )]
     fn events() {}
+
+    /// Everything that a view shows, as a stream of server-sent events. `snapshot` comes first, with `at_ms`, `program`
+    /// (`ProgramStatus`), `servers` (`ServerStatus`), `sessions` (`SessionList`) and the last `events` (`EventRecord`). Then come
+    /// `record` with an `EventRecord`, `lagged` with a `LagMarker`, `figures` once a second with `at_ms` and the `servers` that
+    /// changed, and `sessions` when they change.
+    #[utoipa::path(
+        get,
+        path = "/api/v1/watch",
+        responses(
+            (status = 200, body = String, content_type = "text/event-stream"),
+            (status = 429, body = ApiProblem)
+        )
+    )]
+    fn watch() {}
 
     /// The clients that have a session.
     #[utoipa::path(get, path = "/api/v1/sessions", responses((status = 200, body = SessionList)))]

@@ -1,12 +1,13 @@
 //! Adds, changes and removes a server of Mainstay's own configuration file.
 //!
 //! Comments and unknown keys stay, the previous version is kept beside the file, and a change that makes the server
-//! invalid is refused. A running daemon sees the change by itself, since it watches the file.
+//! invalid is refused. A program that uses the file refuses more before anything is written: see [`EditCheck`].
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use mainstay::config::{ConfigError, Severity, nearest};
+use mainstay::Configuration;
+use mainstay::config::{ConfigError, Problem, Severity, nearest};
 
 use crate::file::{FileError, FileSnapshot, Keep, create};
 use crate::import::{group_of, read};
@@ -17,6 +18,10 @@ const EDIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What an empty configuration begins with.
 const NEW_FILE: &str = "{}\n";
+
+/// Why the program that uses the file would not apply it with the change. The configuration is read with the variables of this
+/// process, so another process has no such check.
+pub type EditCheck<'a> = &'a dyn Fn(&Configuration) -> Vec<Problem>;
 
 /// What was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +65,14 @@ pub enum ServerEditError {
         /// What is wrong, and what to do about it.
         problem: String,
     },
+    /// The program that uses the file would not apply it.
+    #[error("{}: the file would be refused with this change, and is as it was: {}", file.display(), in_words(problems))]
+    Refused {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong. Positions count the lines of the text that was not written.
+        problems: Vec<Problem>,
+    },
     /// The text cannot be edited.
     #[error(transparent)]
     Edit(#[from] EditError),
@@ -75,8 +88,13 @@ impl From<ConfigError> for ServerEditError {
 }
 
 /// Adds a server. Makes the file if there is none.
-pub fn add_server(file: &Path, name: &str, entry: &ConfigValue) -> Result<Written, ServerEditError> {
-    edit(file, Some(name), |opened| {
+pub fn add_server(
+    file: &Path,
+    name: &str,
+    entry: &ConfigValue,
+    check: Option<EditCheck<'_>>,
+) -> Result<Written, ServerEditError> {
+    edit(file, Some(name), check, |opened| {
         if opened.find(name)?.is_some() {
             return Err(ServerEditError::Exists {
                 file: file.to_owned(),
@@ -94,8 +112,9 @@ pub fn change_server(
     file: &Path,
     name: &str,
     changes: &[(String, Option<ConfigValue>)],
+    check: Option<EditCheck<'_>>,
 ) -> Result<Written, ServerEditError> {
-    edit(file, Some(name), |opened| {
+    edit(file, Some(name), check, |opened| {
         let entry = opened.require(name)?;
         for (key, value) in changes {
             let mut keys = borrowed(&entry);
@@ -112,8 +131,12 @@ pub fn change_server(
 }
 
 /// Removes a server.
-pub fn remove_server(file: &Path, name: &str) -> Result<Written, ServerEditError> {
-    edit(file, None, |opened| {
+pub fn remove_server(
+    file: &Path,
+    name: &str,
+    check: Option<EditCheck<'_>>,
+) -> Result<Written, ServerEditError> {
+    edit(file, None, check, |opened| {
         let entry = opened.require(name)?;
         opened.text.remove(&borrowed(&entry))?;
         Ok(())
@@ -125,13 +148,14 @@ pub fn remove_server(file: &Path, name: &str) -> Result<Written, ServerEditError
 fn edit(
     file: &Path,
     changed: Option<&str>,
+    check: Option<EditCheck<'_>>,
     change: impl Fn(&mut ConfigFile) -> Result<(), ServerEditError>,
 ) -> Result<Written, ServerEditError> {
     let started = Instant::now();
     loop {
         let mut opened = ConfigFile::open(file)?;
         change(&mut opened)?;
-        match opened.write(changed) {
+        match opened.write(changed, check) {
             Err(ServerEditError::File(FileError::Changed { .. } | FileError::Vanished { .. }))
                 if started.elapsed() < EDIT_TIMEOUT => {}
             done => return done,
@@ -168,12 +192,26 @@ impl ConfigFile {
     }
 
     /// Writes the text. `changed` is the server that must be valid.
-    pub fn write(self, changed: Option<&str>) -> Result<Written, ServerEditError> {
+    pub fn write(
+        self,
+        changed: Option<&str>,
+        check: Option<EditCheck<'_>>,
+    ) -> Result<Written, ServerEditError> {
         let mut warnings = Vec::new();
         if let Some(name) = changed {
             warnings = validated(&self.text, name)?;
         }
         let text = self.text.whole();
+        if let Some(check) = check {
+            let configuration = Configuration::parse(&text, &self.file, |name| std::env::var(name).ok())?;
+            let problems = check(&configuration);
+            if !problems.is_empty() {
+                return Err(ServerEditError::Refused {
+                    file: self.file,
+                    problems,
+                });
+            }
+        }
         let previous = match &self.snapshot {
             Some(snapshot) => snapshot.replace(&text, Keep::Previous)?,
             None => {
@@ -224,32 +262,34 @@ fn validated(text: &EditableText, name: &str) -> Result<Vec<String>, ServerEditE
         let problems = configuration.problems.iter();
         problems.filter(|problem| problem.server.as_deref() == Some(name))
     };
-    let said = |message: &str, fix: Option<&String>| match fix {
-        Some(fix) => format!("{message}; {fix}"),
-        None => message.to_owned(),
-    };
-    // Without a position: the text is not in a file yet.
-    let keyed = |problem: &mainstay::config::Problem| {
-        let key = problem
-            .key
-            .as_deref()
-            .map_or_else(String::new, |key| format!("{key}: "));
-        format!("{key}{}", said(&problem.message, problem.fix.as_ref()))
-    };
     if configuration.server(name).is_none() {
-        let problems: Vec<_> = of_server()
-            .filter(|problem| problem.severity == Severity::Error)
-            .map(keyed)
-            .collect();
+        let errors = of_server().filter(|problem| problem.severity == Severity::Error);
         return Err(ServerEditError::Invalid {
             name: name.to_owned(),
-            problem: problems.join("; "),
+            problem: in_words(errors),
         });
     }
     Ok(of_server()
         .filter(|problem| problem.severity == Severity::Warning)
         .map(keyed)
         .collect())
+}
+
+fn in_words<'p>(problems: impl IntoIterator<Item = &'p Problem>) -> String {
+    let said: Vec<String> = problems.into_iter().map(keyed).collect();
+    said.join("; ")
+}
+
+/// A problem without its position: the text is not in a file yet.
+fn keyed(problem: &Problem) -> String {
+    let key = problem
+        .key
+        .as_deref()
+        .map_or_else(String::new, |key| format!("{key}: "));
+    match &problem.fix {
+        Some(fix) => format!("{key}{}; {fix}", problem.message),
+        None => format!("{key}{}", problem.message),
+    }
 }
 
 fn borrowed(keys: &[String]) -> Vec<&str> {
@@ -277,12 +317,12 @@ mod tests {
                 }
             });
         };
-        at_once(&|name| add_server(&file, name, &entry));
+        at_once(&|name| add_server(&file, name, &entry, None));
         let text = fs::read_to_string(&file).unwrap();
         for name in &names {
             assert!(text.contains(&format!("\"{name}\"")), "{name} is lost: {text}");
         }
-        at_once(&|name| remove_server(&file, name));
+        at_once(&|name| remove_server(&file, name, None));
         let text = fs::read_to_string(&file).unwrap();
         assert!(!text.contains("command"), "{text}");
     }

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use crate::dial::{ConnectError, DaemonDialer, Dialed};
 use crate::hello::{ConnectRequest, EndNotice, EndReason, Hello, Share, line};
 use lines::{BlockingLines, LinePiece, write_all};
-use roots::{ClientRoots, RootsStep};
+use roots::{ClientRoots, RootsServer, RootsStep};
 use session::{FromDaemon, FromHost, HostSession};
 
 /// How long the daemon may take with its last answers after the host has closed its side: longer than the daemon gives them.
@@ -225,14 +225,17 @@ impl Bridge {
         }
     }
 
-    /// Goes to the server of the client's roots, if the bridge is elsewhere and no request is in flight. It leaves the connection; the
+    /// Goes to the server for the client's roots, if the bridge is elsewhere and no request is in flight. It leaves the connection; the
     /// thread that reads finds the end of it and dials again.
     fn follow_roots(link: &mut Link) {
         if link.session.has_requests() {
             return;
         }
-        if let Some(roots) = link.roots.take_changed() {
-            link.request.roots = Some(roots);
+        if let Some(server) = link.roots.take_changed() {
+            (link.request.share, link.request.roots) = match server {
+                RootsServer::Of(roots) => (Share::Roots, Some(roots)),
+                RootsServer::Own => (Share::Never, None),
+            };
             if let Some(stream) = link.stream.take() {
                 let _ = stream.shutdown(Shutdown::Both);
             }

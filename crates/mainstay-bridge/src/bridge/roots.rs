@@ -2,8 +2,9 @@
 //!
 //! A client tells its roots only after its session is open, and the session is opened by a server. So a bridge begins at the server of
 //! clients without roots, asks the client as soon as it may, and holds back what the host sends until the answer is there. The bridge then
-//! goes to the server of these roots as it goes to another daemon. When the roots change later, it does so at the first message while
-//! no request is in flight.
+//! goes to the server of these roots as it goes to another daemon. If the client has roots and does not say which, the bridge goes to a
+//! server of its own: what others share may be meant for other roots. When the roots change later, it does so at the first message
+//! while no request is in flight.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -13,15 +14,24 @@ use serde_json::value::RawValue;
 
 use super::envelope::{LineKind, raw_of};
 
-/// How long a client may take to answer `roots/list`. After that the bridge stays with its server.
+/// How long a client may take to answer `roots/list`. After that its roots are unknown.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many bytes are held back meanwhile.
+/// How many bytes are held back meanwhile. After that the roots are unknown, too.
 const HELD_LIMIT: usize = 1024 * 1024;
 
+/// Which server a bridge uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum RootsServer {
+    /// The one that all clients with these roots share.
+    Of(Vec<String>),
+    /// One of its own: the client's roots are unknown.
+    Own,
+}
+
 pub(super) struct ClientRoots {
-    /// The roots of the server that the bridge is connected to; `None` where roots do not count.
-    current: Option<Vec<String>>,
+    /// The server that the bridge is connected to; `None` where roots do not count.
+    current: Option<RootsServer>,
     is_declared: bool,
     state: RootsState,
     last: u64,
@@ -30,8 +40,8 @@ pub(super) struct ClientRoots {
 enum RootsState {
     Settled,
     Asked(AskedRoots),
-    /// The client has these, and the bridge is still elsewhere.
-    Changed(Vec<String>),
+    /// The bridge is to use this one, and is still elsewhere.
+    Changed(RootsServer),
 }
 
 struct AskedRoots {
@@ -66,7 +76,7 @@ struct ClientRoot {
 impl ClientRoots {
     pub(super) fn new(counts: bool) -> Self {
         Self {
-            current: counts.then(Vec::new),
+            current: counts.then(|| RootsServer::Of(Vec::new())),
             is_declared: false,
             state: RootsState::Settled,
             last: 0,
@@ -145,10 +155,10 @@ impl ClientRoots {
                 .map(|root| root.uri)
                 .collect::<BTreeSet<_>>()
         });
-        let roots = roots.map(|roots| roots.into_iter().collect::<Vec<_>>());
-        let changed = roots.filter(|roots| Some(roots) != self.current.as_ref());
-        let next = changed.map_or(RootsState::Settled, RootsState::Changed);
-        self.release(next)
+        self.settle(match roots {
+            Some(roots) => RootsServer::Of(roots.into_iter().collect()),
+            None => RootsServer::Own,
+        })
     }
 
     /// When the wait for the client's answer is over, if there is one.
@@ -159,24 +169,28 @@ impl ClientRoots {
         }
     }
 
-    /// The client does not answer: the bridge stays where it is.
+    /// The client does not answer.
     pub(super) fn give_up(&mut self) -> RootsStep {
-        self.release(RootsState::Settled)
+        self.settle(RootsServer::Own)
     }
 
-    fn release(&mut self, next: RootsState) -> RootsStep {
+    fn settle(&mut self, server: RootsServer) -> RootsStep {
+        let next = match self.current.as_ref() == Some(&server) {
+            true => RootsState::Settled,
+            false => RootsState::Changed(server),
+        };
         match std::mem::replace(&mut self.state, next) {
             RootsState::Asked(asked) => RootsStep::Release(asked.held),
             RootsState::Settled | RootsState::Changed(_) => RootsStep::Release(Vec::new()),
         }
     }
 
-    /// The roots of the server that the bridge is to go to now, if it is elsewhere.
-    pub(super) fn take_changed(&mut self) -> Option<Vec<String>> {
+    /// The server that the bridge is to go to now, if it is elsewhere.
+    pub(super) fn take_changed(&mut self) -> Option<RootsServer> {
         match std::mem::replace(&mut self.state, RootsState::Settled) {
-            RootsState::Changed(roots) => {
-                self.current = Some(roots.clone());
-                Some(roots)
+            RootsState::Changed(server) => {
+                self.current = Some(server.clone());
+                Some(server)
             }
             other @ (RootsState::Settled | RootsState::Asked(_)) => {
                 self.state = other;
@@ -223,7 +237,8 @@ mod tests {
             roots.step(&answer(1, &["file:///b", "file:///a"]), now),
             RootsStep::Release(vec![CALL.to_vec()])
         );
-        assert_eq!(roots.take_changed().unwrap(), ["file:///a", "file:///b"]);
+        let both = ["file:///a", "file:///b"].map(str::to_owned).to_vec();
+        assert_eq!(roots.take_changed(), Some(RootsServer::Of(both)));
         assert_eq!(roots.take_changed(), None);
         // The same set in another order changes nothing.
         assert!(matches!(roots.step(CHANGED, now), RootsStep::PassAndAsk(_)));
@@ -232,14 +247,17 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_does_not_answer_stays_where_it_is() {
+    fn a_client_that_does_not_answer_gets_a_server_of_its_own() {
         let (mut roots, now) = (ClientRoots::new(true), Instant::now());
         roots.step(INITIALIZE, now);
         roots.step(INITIALIZED, now);
         roots.step(CALL, now);
         assert_eq!(roots.deadline(), Some(now + ANSWER_TIMEOUT));
         assert_eq!(roots.give_up(), RootsStep::Release(vec![CALL.to_vec()]));
-        assert_eq!((roots.deadline(), roots.take_changed()), (None, None));
+        assert_eq!(
+            (roots.deadline(), roots.take_changed()),
+            (None, Some(RootsServer::Own))
+        );
     }
 
     #[test]
@@ -257,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_sends_much_before_its_roots_stays_where_it_is() {
+    fn a_client_that_sends_much_before_its_roots_gets_a_server_of_its_own() {
         let (mut roots, now) = (ClientRoots::new(true), Instant::now());
         roots.step(INITIALIZE, now);
         roots.step(INITIALIZED, now);
@@ -268,17 +286,20 @@ mod tests {
             RootsStep::Release(vec![long.clone(), long.clone()])
         );
         roots.step(&answer(1, &["file:///late"]), now);
-        assert_eq!(roots.take_changed(), None);
+        assert_eq!(roots.take_changed(), Some(RootsServer::Own));
     }
 
     #[test]
-    fn a_client_that_refuses_to_tell_its_roots_stays_where_it_is() {
+    fn a_client_that_refuses_to_tell_its_roots_gets_a_server_of_its_own_until_it_tells_them() {
         let (mut roots, now) = (ClientRoots::new(true), Instant::now());
         roots.step(INITIALIZE, now);
         roots.step(INITIALIZED, now);
         roots.step(CALL, now);
         let refusal = br#"{"jsonrpc":"2.0","id":"mainstay-roots-1","error":{"code":-32601,"message":"no"}}"#;
         assert_eq!(roots.step(refusal, now), RootsStep::Release(vec![CALL.to_vec()]));
-        assert_eq!(roots.take_changed(), None);
+        assert_eq!(roots.take_changed(), Some(RootsServer::Own));
+        roots.step(CHANGED, now);
+        roots.step(&answer(2, &[]), now);
+        assert_eq!(roots.take_changed(), Some(RootsServer::Of(Vec::new())));
     }
 }

@@ -332,25 +332,33 @@ fn roots_that_change_during_a_call_are_followed_when_it_is_answered() {
 }
 
 #[test]
-fn the_lines_of_a_host_that_does_not_tell_its_roots_pass_after_a_while() {
+fn the_lines_of_a_host_that_does_not_tell_its_roots_pass_to_a_server_of_its_own_after_a_while() {
     let runtime = tempfile::tempdir().unwrap();
     let (bridge, host) = new_bridge(runtime.path(), Share::Roots);
     let mut far = connect(&bridge);
     let (input, mut writes) = UnixStream::pair().unwrap();
-    thread::spawn(move || bridge.read_host(File::from(OwnedFd::from(input))));
+    let reading = bridge.clone();
+    thread::spawn(move || reading.read_host(File::from(OwnedFd::from(input))));
     let initialize = json!({
         "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": { "capabilities": { "roots": {} } },
     });
-    for message in [
-        initialize,
-        initialized(),
-        request(2, "tools/call"),
-        request(3, "ping"),
-    ] {
+    writes.write_all(&line(&initialize)).unwrap();
+    assert_eq!(next(&mut far)["method"], "initialize");
+    bridge.link().session.note_daemon_line(&answer(1));
+    for message in [initialized(), request(2, "tools/call"), request(3, "ping")] {
         writes.write_all(&line(&message)).unwrap();
     }
     assert_eq!(next(&mut BufReader::new(host))["method"], "roots/list");
-    for method in ["initialize", "notifications/initialized", "tools/call", "ping"] {
+    assert_eq!(next(&mut far)["method"], "notifications/initialized");
+    assert_eq!(
+        far.read(&mut [0; 1]).unwrap(),
+        0,
+        "no call reaches the shared server"
+    );
+    wait_for_host_line(&bridge);
+    assert_eq!(bridge.link().request.share, Share::Never);
+    let mut far = resume(&bridge);
+    for method in ["notifications/initialized", "tools/call", "ping"] {
         assert_eq!(next(&mut far)["method"], method);
     }
 }

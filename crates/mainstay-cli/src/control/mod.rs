@@ -27,7 +27,9 @@ use tokio::runtime::Builder;
 pub(crate) use args::{EventsArgs, LogsArgs, OrderArgs, ReloadArgs, SessionsArgs, StatusArgs};
 pub(crate) use events::run as events;
 pub(crate) use logs::run as logs;
-pub(crate) use orders::{disable, enable, reload, restart, unused_after_reload};
+pub(crate) use orders::{
+    ConfigEdit, EditOutcome, configure, disable, enable, reload, restart, warn_of_problems,
+};
 pub(crate) use say::{changes, names};
 pub(crate) use sessions::run as sessions;
 pub(crate) use show::{no_configuration, not_applied};
@@ -90,7 +92,8 @@ pub(crate) fn failed(error: ControlError) -> CommandFailure {
     }
 }
 
-fn refused(problem: &ApiProblem) -> CommandFailure {
+/// What a refusal means for the person who made the request.
+pub(crate) fn refused(problem: &ApiProblem) -> CommandFailure {
     let mut said: Vec<String> = problem.problems.iter().map(in_place).collect();
     let mut title = problem.title.clone();
     if let Some(place) = problem.place.as_deref().filter(|place| !title.contains(*place)) {

@@ -1,6 +1,6 @@
-//! `mainstay restart`, `enable`, `disable` and `reload`: orders to the daemon.
+//! `mainstay restart`, `enable`, `disable` and `reload`, and changes of the daemon's configuration: orders to the daemon.
 
-use mainstay_control::api::{ServerStatus, StateName};
+use mainstay_control::api::{ApiProblem, EntryDocument, ProblemKind, ReloadReport, ServerStatus, StateName};
 use mainstay_control::{ControlClient, ControlError};
 
 use super::say::word;
@@ -62,9 +62,7 @@ fn order(
 pub(crate) fn reload(arguments: &ReloadArgs, screen: &Screen) -> Done {
     with_daemon(async |client| {
         let report = client.reload().await.map_err(failed)?;
-        for problem in &report.problems {
-            screen.warning(plain(&in_place(problem)));
-        }
+        warn_of_problems(&report, screen);
         if arguments.json {
             screen.print(Text::document(&ReloadDocument::new(&report)))?;
         } else {
@@ -75,23 +73,45 @@ pub(crate) fn reload(arguments: &ReloadArgs, screen: &Screen) -> Done {
     })
 }
 
-/// Has the daemon read its configuration again. Returns why it does not use this server then, and `None` if it does.
-pub(crate) fn unused_after_reload(server: &str) -> Result<Option<String>, CommandFailure> {
-    let mut why = None;
+/// Says what is worth a look in a file that was applied.
+pub(crate) fn warn_of_problems(report: &ReloadReport, screen: &Screen) {
+    for problem in &report.problems {
+        screen.warning(plain(&in_place(problem)));
+    }
+}
+
+/// A change of the daemon's configuration file.
+pub(crate) enum ConfigEdit {
+    Add(EntryDocument),
+    Remove(String),
+}
+
+/// What became of it.
+pub(crate) enum EditOutcome {
+    Applied(ReloadReport),
+    Refused(ApiProblem),
+    /// The file is to be changed without the daemon: it has ended, or it does not use the server, as when it has not read the file yet.
+    NotTaken,
+}
+
+/// Has the daemon change its configuration file and apply it.
+pub(crate) fn configure(edit: &ConfigEdit) -> Result<EditOutcome, CommandFailure> {
+    let mut outcome = EditOutcome::NotTaken;
     with_daemon(async |client| {
-        let (problems, otherwise) = match client.reload().await {
-            Ok(report) => (report.problems, "its entry has an error".to_owned()),
-            Err(ControlError::Problem(problem)) => (problem.problems, problem.title),
+        let done = match edit {
+            ConfigEdit::Add(entry) => client.add(entry).await,
+            ConfigEdit::Remove(server) => client.remove(server).await,
+        };
+        outcome = match done {
+            Ok(report) => EditOutcome::Applied(report),
+            Err(ControlError::Unreachable(_)) => EditOutcome::NotTaken,
+            Err(ControlError::Problem(problem)) if problem.kind == ProblemKind::UnknownServer => {
+                EditOutcome::NotTaken
+            }
+            Err(ControlError::Problem(problem)) => EditOutcome::Refused(*problem),
             Err(error) => return Err(failed(error)),
         };
-        let list = client.servers(false).await.map_err(failed)?;
-        if !list.servers.iter().any(|used| used.name == server) {
-            let own = problems
-                .iter()
-                .find(|problem| problem.server.as_deref() == Some(server));
-            why = Some(own.map_or(otherwise, |problem| problem.message.clone()));
-        }
         Ok(Exit::Success)
     })?;
-    Ok(why)
+    Ok(outcome)
 }

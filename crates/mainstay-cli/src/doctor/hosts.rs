@@ -1,4 +1,6 @@
 //! The configuration files of hosts: whether the Mainstay that they start is there, and of which version it is.
+//!
+//! A file of a project may have come with a cloned repository. No program that such a file names is run.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -75,6 +77,21 @@ fn examine_file(place: &HostPlace, versions: &mut Versions, found: &mut Examinat
             );
             continue;
         };
+        if env::current_exe().is_ok_and(|this| this == at) {
+            continue;
+        }
+        // The meaning of a relative path depends on the working directory, so that a project decides about it.
+        if place.is_of_project || !at.is_absolute() {
+            found.hint(
+                subject,
+                format!(
+                    "{file} starts {}, whose version is not known: doctor runs no program of a project",
+                    at.display()
+                ),
+                format!("if you trust the project, run `{} --version`", at.display()),
+            );
+            continue;
+        }
         let asked = versions.entry(at.clone()).or_insert_with(|| {
             let text = program::version_text(&at, &path_of(target))?;
             Some(program::numbers(&text))

@@ -1,7 +1,8 @@
 //! `mainstay doctor`: looks for what keeps servers from running on this machine, and says the remedy of each finding.
 //!
 //! Each check is a module of its own and returns an [`Examination`]. No check changes anything, starts a server or sends
-//! anything to another machine. The only programs that run are `node`, `python` and `mainstay`, to learn their versions.
+//! anything to another machine. The only programs that run are `node`, `python` and `mainstay`, to learn their versions, and only
+//! those that files of the user name: none that a project names.
 
 mod cache;
 mod commands;

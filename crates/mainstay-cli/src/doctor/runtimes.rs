@@ -118,16 +118,22 @@ fn needs(target: &StdioTarget) -> Option<NeededRuntime> {
     let path = path_of(target);
     let name = Path::new(command).file_name()?.to_str()?;
     let runtime = LanguageRuntime::of(name)?;
-    let own = match command.contains('/') {
-        true => Some(PathBuf::from(command)).filter(|path| program::is_runnable(path)),
-        false => program::in_path(command, &path),
-    }?;
+    let own = match (command.contains('/'), target.cwd()) {
+        (true, Some(cwd)) => Some(Path::new(cwd.value()).join(command)),
+        (true, None) => Some(PathBuf::from(command)),
+        (false, _) => program::in_path(command, &path),
+    };
+    let own = own.filter(|path| program::is_runnable(path))?;
     let program = match runtime {
         LanguageRuntime::Node if name == "node" => Some(own),
         LanguageRuntime::Node => program::in_path("node", &path),
         LanguageRuntime::Python if name.starts_with("python") => Some(own),
         LanguageRuntime::Python => program::in_path("python3", &path),
     };
+    // What a relative path means is decided by the working directory, which may be a cloned repository: it is not run.
+    if program.as_deref().is_some_and(Path::is_relative) {
+        return None;
+    }
     Some(NeededRuntime {
         runtime,
         program,

@@ -187,7 +187,7 @@ fn import(
         .map_err(CommandFailure::failed)?;
     if arguments.yes {
         if !plan.is_empty() {
-            let written = config.write(None).map_err(CommandFailure::failed)?;
+            let written = config.write(None, None).map_err(CommandFailure::failed)?;
             show::written(&written.file, written.previous.as_deref(), screen);
         }
         for (file, rewritten) in &rewritten {

@@ -421,6 +421,53 @@ fn a_host_that_starts_a_missing_or_an_old_mainstay_is_found() {
 }
 
 #[test]
+fn no_program_of_a_project_is_run() {
+    let sandbox = Sandbox::with(&json!({
+        "relative": { "command": "./x/python3" },
+        "in the path": { "command": "node", "env": { "PATH": "x:/usr/bin:/bin" } },
+    }));
+    let left_behind = sandbox.path("left-behind");
+    let hostile = format!(
+        "#!/bin/sh\necho ran >> {}\necho mainstay 0.0.9\n",
+        left_behind.display()
+    );
+    for name in ["mainstay", "python3", "node"] {
+        script(&sandbox.path("work/x").join(name), &hostile);
+    }
+    let directory = sandbox.path("work/x");
+    let servers = json!({ "mcpServers": {
+        "relative": { "command": "./x/mainstay" },
+        "absolute": { "command": directory.join("mainstay") },
+        "by path": { "command": "mainstay", "env": { "PATH": directory } },
+        "gone": { "command": "./no/mainstay" },
+        "fine": { "command": MAINSTAY },
+    } });
+    sandbox.write("work/.mcp.json", &servers.to_string());
+    sandbox.write("work/.cursor/mcp.json", &servers.to_string());
+    // A relative path in a file of the user leads into the project, too.
+    let relative = json!({ "mcpServers": { "relative": { "command": "./x/mainstay" } } });
+    sandbox.write("home/.gemini/settings.json", &relative.to_string());
+    let document = doctor(&sandbox).exits(1).json();
+    assert!(
+        !left_behind.exists(),
+        "a program of the project ran: {document:#}"
+    );
+    let found = findings(&document, "hosts");
+    let about = |level: &str, subject: &str| {
+        let same = |finding: &&Value| finding["level"] == level && finding["subject"] == subject;
+        found.iter().find(same).is_some()
+    };
+    for host in ["Claude Code", "Cursor"] {
+        for server in ["relative", "absolute", "by path"] {
+            assert!(about("hint", &format!("{host} ({server})")), "{found:#?}");
+        }
+        assert!(about("problem", &format!("{host} (gone)")), "{found:#?}");
+    }
+    assert!(about("hint", "Gemini CLI (relative)"), "{found:#?}");
+    assert_eq!(found.len(), 9, "{found:#?}");
+}
+
+#[test]
 fn a_person_reads_the_same() {
     let sandbox = Sandbox::with(&json!({ "gone": { "command": "no-such-program\u{1b}[2J" } }));
     let ran = sandbox.run(&["doctor", "--listen", "127.0.0.1:0"]);

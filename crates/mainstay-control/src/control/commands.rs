@@ -1,11 +1,12 @@
-//! What people ask of servers and of the configuration. Every command is an event, a refused one too.
+//! What people ask of servers and of the configuration. Every command is an event, a refused one too. An unknown name is not recorded
+//! as that of a server; the reason of the refusal has it.
 
 use std::sync::Arc;
 
 use mainstay::gateway::PlainText;
 use mainstay::server::CommandError;
 
-use super::{Hub, NAME_CHARS_LIMIT};
+use super::{Hub, NAME_CHARS_LIMIT, Named};
 use crate::api::{
     Actor, ApiProblem, DesiredState, EntryDocument, EventDetail, LoginProgress, ProblemKind, ReloadReport,
     ServerOrigin,
@@ -71,6 +72,24 @@ impl Hub {
         done
     }
 
+    /// The server that a command is for. If there is none, the command is recorded as refused.
+    fn commanded(&self, server: &str, command: &str, by: &Actor) -> Result<Named, ApiProblem> {
+        let found = self.server(server);
+        if found.is_err() {
+            self.record_command(None, command, by.clone(), &found);
+        }
+        found
+    }
+
+    /// The server of a tool that a person calls. Records the call as it begins: its caller gets the outcome.
+    pub(crate) fn called(&self, server: &str, tool: &str, by: Actor) -> Result<Named, ApiProblem> {
+        let tool = PlainText::line(tool).cut(NAME_CHARS_LIMIT).into_string();
+        let command = format!("call {tool}");
+        let named = self.commanded(server, &command, &by)?;
+        self.record_command(Some(named.name.clone()), &command, by, &Ok(()));
+        Ok(named)
+    }
+
     async fn give(&self, command: PersonCommand, server: &str) -> Result<(), ApiProblem> {
         let named = self.server(server)?;
         let desired = match command {
@@ -101,16 +120,29 @@ impl Hub {
 
     /// Begins a login on behalf of a person, and records it.
     pub(crate) async fn begin_login(&self, server: &str, by: Actor) -> Result<LoginProgress, ApiProblem> {
-        let named = self.server(server)?;
+        let named = self.commanded(server, "login", &by)?;
         let begun = self.logins.begin(&named.name, &named.server).await;
         self.record_command(Some(named.name), "login", by, &begun);
         begun
     }
 
+    /// Takes the address that a person's browser ended at, and records that. The address holds a secret, and is not recorded.
+    pub(crate) async fn paste_login(
+        &self,
+        server: &str,
+        address: String,
+        by: Actor,
+    ) -> Result<LoginProgress, ApiProblem> {
+        let named = self.commanded(server, "login callback", &by)?;
+        let taken = self.logins.paste(&named.name, address).await;
+        self.record_command(Some(named.name), "login callback", by, &taken);
+        taken
+    }
+
     /// Cancels a call of a client on behalf of a person, and records that.
     pub(crate) fn cancel_call(&self, server: &str, call: &str, by: Actor) -> Result<(), ApiProblem> {
-        let named = self.server(server)?;
         let shown = PlainText::line(call).cut(NAME_CHARS_LIMIT).into_string();
+        let named = self.commanded(server, &format!("cancel {shown}"), &by)?;
         let gone = || {
             ApiProblem::new(
                 ProblemKind::Conflict,
@@ -146,11 +178,11 @@ impl Hub {
             ConfigCommand::Reload => self.controlled.reload(),
             ConfigCommand::Add(entry) => self.controlled.add(entry),
             ConfigCommand::Change(entry) => {
-                self.server(&entry.name)?;
+                self.commanded(&entry.name, word, &by)?;
                 self.controlled.change(entry)
             }
             ConfigCommand::Remove(name) => {
-                self.server(&name)?;
+                self.commanded(&name, word, &by)?;
                 let name: Box<str> = name.into();
                 Box::pin(async move { self.controlled.remove(&name).await })
             }

@@ -9,7 +9,7 @@ use hyper::body::Body;
 use mainstay::{CallError, Outcome};
 
 use super::ControlService;
-use super::request::{Query, read_json};
+use super::request::{Query, actor, read_json};
 use crate::api::{ApiProblem, CallFailure, CallReport, CallRequest, PingReport};
 
 /// How long a call that a person tries may take, unless the person says so. The page shows how long it has run, and can give it up.
@@ -38,12 +38,12 @@ impl ControlService {
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let named = self.0.hub.server(name)?;
         let CallRequest {
             tool,
             arguments,
             timeout_ms,
         } = read_json(headers, body).await?;
+        let named = self.0.hub.called(name, &tool, actor(headers))?;
         let timeout = timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
         let began = Instant::now();
         let reply = named

@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use hyper::header::{self, HeaderMap};
 use hyper::{Response, StatusCode};
 use mainstay_gateway::MountBody;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::ControlService;
 use super::answer::{bytes_answer, stream_answer};
@@ -156,8 +156,10 @@ impl Pieces for EventPieces {
         if let Some(first) = self.first.take() {
             return Some(first);
         }
+        // Events of other servers do not put it off: to this reader, the stream is silent.
+        let heartbeat = Instant::now() + HEARTBEAT_INTERVAL;
         loop {
-            let Ok(reading) = timeout(HEARTBEAT_INTERVAL, self.reader.next()).await else {
+            let Ok(reading) = timeout_at(heartbeat, self.reader.next()).await else {
                 return Some(HEARTBEAT);
             };
             match reading {
@@ -175,5 +177,41 @@ impl Pieces for EventPieces {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::{interval, timeout};
+
+    use super::*;
+    use crate::api::EventDetail;
+    use crate::journal::Journal;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_of_one_server_shows_that_it_is_alive_while_others_are_busy() {
+        let journal = Arc::new(Journal::new(None, 100));
+        let mut pieces = EventPieces {
+            first: None,
+            reader: journal.reader(0),
+            instance: "run".to_owned(),
+            server: Some("silent".into()),
+        };
+        let busy = async {
+            let mut ticks = interval(Duration::from_secs(1));
+            loop {
+                ticks.tick().await;
+                journal.write(Some("busy".into()), EventDetail::Added);
+            }
+        };
+        let began = Instant::now();
+        let piece = tokio::select! {
+            piece = timeout(HEARTBEAT_INTERVAL * 4, pieces.next()) => piece,
+            () = busy => unreachable!("it does not end"),
+        };
+        assert_eq!(piece, Ok(Some(HEARTBEAT)));
+        assert_eq!(began.elapsed(), HEARTBEAT_INTERVAL);
     }
 }

@@ -198,9 +198,10 @@ impl ControlService {
                 Ok(json_answer(&hub.logins.progress(&named.name)))
             }
             ApiRoute::LoginCallback(name) => {
-                let named = hub.server(&name)?;
                 let LoginCallback { address } = read_json(&head.headers, body).await?;
-                Ok(json_answer(&hub.logins.paste(&named.name, address).await?))
+                let (own, by) = (hub.clone(), actor(&head.headers));
+                let taken = carried_out(async move { own.paste_login(&name, address, by).await }).await?;
+                Ok(json_answer(&taken))
             }
             ApiRoute::Page => {
                 read_body(&head.headers, body).await?;

@@ -161,6 +161,8 @@ pub(super) fn shown(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -189,6 +191,51 @@ mod tests {
             let method = Method::from_bytes(method.as_bytes()).expect("a method");
             assert_eq!(ApiRoute::of(&method, path), Ok(route), "{method} {path}");
         }
+    }
+
+    /// Its place among all routes.
+    fn number(route: &ApiRoute) -> usize {
+        match route {
+            ApiRoute::Program => 0,
+            ApiRoute::OpenApi => 1,
+            ApiRoute::Servers => 2,
+            ApiRoute::Add => 3,
+            ApiRoute::Server(_) => 4,
+            ApiRoute::Change(_) => 5,
+            ApiRoute::Remove(_) => 6,
+            ApiRoute::Catalog(_) => 7,
+            ApiRoute::Stderr(_) => 8,
+            ApiRoute::Command(_, PersonCommand::Restart) => 9,
+            ApiRoute::Command(_, PersonCommand::Enable) => 10,
+            ApiRoute::Command(_, PersonCommand::Disable) => 11,
+            ApiRoute::Reload => 12,
+            ApiRoute::Events => 13,
+            ApiRoute::Watch => 14,
+            ApiRoute::Sessions => 15,
+            ApiRoute::Call(_) => 16,
+            ApiRoute::Ping(_) => 17,
+            ApiRoute::Record(_) => 18,
+            ApiRoute::CancelCall(..) => 19,
+            ApiRoute::BeginLogin(_) => 20,
+            ApiRoute::LoginProgress(_) => 21,
+            ApiRoute::LoginCallback(_) => 22,
+            ApiRoute::Page => 23,
+        }
+    }
+
+    #[test]
+    fn every_route_is_in_the_openapi_document() {
+        let document: serde_json::Value = serde_json::from_slice(&crate::openapi::json()).expect("JSON");
+        let mut found = BTreeSet::new();
+        for (path, methods) in document["paths"].as_object().expect("paths") {
+            let path = path.replace("{name}", "files").replace("{id}", "7");
+            for method in methods.as_object().expect("methods").keys() {
+                let method = Method::from_bytes(method.to_uppercase().as_bytes()).expect("a method");
+                let route = ApiRoute::of(&method, &path).expect("a route");
+                found.insert(number(&route));
+            }
+        }
+        assert_eq!(found, (0..24).collect());
     }
 
     #[test]

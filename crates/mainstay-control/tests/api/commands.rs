@@ -63,6 +63,47 @@ async fn a_person_disables_enables_and_restarts_a_server_and_each_is_recorded_wi
 }
 
 #[tokio::test]
+async fn a_call_and_every_command_for_an_unknown_server_are_recorded() {
+    let world = World::one().await;
+    let mut events = world.client.events(None, 0).await.expect("a stream");
+    let call = json!({ "tool": "echo", "arguments": { "secret": "s3cret" } }).to_string();
+    let address = json!({ "address": "http://127.0.0.1:1/callback?code=s3cret" }).to_string();
+    for (method, path, body, status, recorded) in [
+        ("POST", "one/call", call.as_str(), 200, "call echo"),
+        ("POST", "one/login/callback", &address, 409, "login callback"),
+        ("POST", "other/call", &call, 404, "call echo"),
+        ("POST", "other/login", "", 404, "login"),
+        ("POST", "other/login/callback", &address, 404, "login callback"),
+        ("POST", "other/calls/7/cancel", "", 404, "cancel 7"),
+        ("POST", "other/restart", "", 404, "restart"),
+        ("PATCH", "other", "{}", 404, "change"),
+        ("DELETE", "other", "", 404, "remove"),
+    ] {
+        let request = format!(
+            "{method} /api/v1/servers/{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let (answered, answer) = world.raw(&request).await;
+        assert_eq!(answered, status, "{method} {path}: {answer}");
+        let record = record_with(&mut events, |detail| {
+            matches!(detail, EventDetail::Command { .. })
+        })
+        .await;
+        let is_known = path.starts_with("one");
+        assert_eq!(record.server.as_deref(), is_known.then_some("one"), "{path}");
+        assert!(!format!("{record:?}").contains("s3cret"), "{record:?}");
+        let EventDetail::Command { command, refused, .. } = record.detail else {
+            unreachable!("filtered");
+        };
+        assert_eq!((command.as_str(), refused.is_some()), (recorded, status != 200));
+        if !is_known {
+            assert!(refused.is_some_and(|why| why.contains("other")), "{path}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_transition_is_recorded_with_its_cause_and_failure() {
     let memory = Memory::new(Script::new());
     let world = World::of(&[("one", &memory)]).await;

@@ -34,6 +34,10 @@ async fn every_answer_has_the_form_that_the_document_says() {
         for (method, operation) in methods.as_object().expect("methods") {
             let methods = ["get", "post", "patch", "delete"];
             assert!(methods.contains(&method.as_str()), "{path} {method}");
+            if operation["responses"]["200"]["content"]["text/event-stream"].is_object() {
+                // A stream has no end.
+                continue;
+            }
             for name in ["one", "unknown"] {
                 let real = path.replace("{name}", name);
                 let (status, answer) = ask(&world, &method.to_uppercase(), &real).await;

@@ -7,7 +7,9 @@ use mainstay_control::api::{
     Actor, ActorKind, ApiProblem, ConfigProblem, DesiredState, EntryDocument, ProblemKind, ReloadReport,
 };
 use mainstay_control::{Control, Controlled, Controlling};
-use mainstay_hosts::servers::{ServerEditError, Written, add_server, change_server, remove_server};
+use mainstay_hosts::servers::{
+    EditCheck, ServerEditError, Written, add_server, change_server, remove_server,
+};
 use mainstay_hosts::text::ConfigValue;
 use tokio::task::spawn_blocking;
 
@@ -87,25 +89,33 @@ impl Controlled for LiveConfiguration {
     }
 
     fn add(&self, entry: EntryDocument) -> Controlling<'_, ReloadReport> {
-        self.edit(move |file| {
-            let value = ConfigValue::from(serde_json::Value::Object(entry.entry));
-            add_server(file, &entry.name, &value)
+        self.edit(move |file, check| {
+            let mut keys: Vec<_> = entry.entry.into_iter().collect();
+            // JSON has no order, and a person looks for these first.
+            keys.sort_by_key(|(key, _)| !matches!(key.as_str(), "command" | "url"));
+            let keys = keys.into_iter().map(|(key, value)| (key, value.into()));
+            add_server(
+                file,
+                &entry.name,
+                &ConfigValue::Table(keys.collect()),
+                Some(check),
+            )
         })
     }
 
     fn change(&self, entry: EntryDocument) -> Controlling<'_, ReloadReport> {
-        self.edit(move |file| {
+        self.edit(move |file, check| {
             let keys = entry.entry.into_iter();
             let changes: Vec<_> = keys
                 .map(|(key, value)| (key, (!value.is_null()).then(|| ConfigValue::from(value))))
                 .collect();
-            change_server(file, &entry.name, &changes)
+            change_server(file, &entry.name, &changes, Some(check))
         })
     }
 
     fn remove(&self, server: &str) -> Controlling<'_, ReloadReport> {
         let server = server.to_owned();
-        self.edit(move |file| remove_server(file, &server))
+        self.edit(move |file, check| remove_server(file, &server, Some(check)))
     }
 
     fn remember(&self, server: &str, desired: DesiredState) -> Controlling<'_, ()> {
@@ -151,17 +161,19 @@ impl Controlled for LiveConfiguration {
 }
 
 impl LiveConfiguration {
-    /// Edits the file, and applies it at once. The file is as it was if the edit is refused.
+    /// Edits the file, and applies it at once. The file is as it was if the edit is refused, or if this program would not apply it.
     fn edit<'a>(
         &'a self,
-        edit: impl FnOnce(&Path) -> Result<Written, ServerEditError> + Send + 'static,
+        edit: impl FnOnce(&Path, EditCheck<'_>) -> Result<Written, ServerEditError> + Send + 'static,
     ) -> Controlling<'a, ReloadReport> {
         Box::pin(async move {
             let file = self
                 .file()
                 .ok_or_else(|| ReloadError::NoFile.problem())?
                 .to_owned();
-            let edited = spawn_blocking(move || edit(&file)).await;
+            let checking = self.clone();
+            let edited =
+                spawn_blocking(move || edit(&file, &|configuration| checking.refuses(configuration))).await;
             let written = edited
                 .map_err(|_| ApiProblem::new(ProblemKind::Internal, "the configuration could not be edited"))?
                 .map_err(|error| refused(&error))?;
@@ -188,6 +200,21 @@ fn refused(error: &ServerEditError) -> ApiProblem {
         ServerEditError::Exists { .. } => ProblemKind::Conflict,
         ServerEditError::Unknown { .. } => ProblemKind::UnknownServer,
         ServerEditError::Invalid { .. } | ServerEditError::Edit(_) => ProblemKind::InvalidConfiguration,
+        ServerEditError::Refused { file, problems } => {
+            let file = file.display().to_string();
+            let title = format!("{file} would be refused with this change, so it is not written");
+            // The positions are those of a text that is in no file.
+            let problems = problems.iter().map(|problem| ConfigProblem {
+                file: None,
+                line: None,
+                column: None,
+                ..ConfigProblem::from(problem)
+            });
+            return ApiProblem::new(ProblemKind::InvalidConfiguration, title)
+                .at(file)
+                .remedy("correct the errors first")
+                .problems(problems.collect());
+        }
         _ => ProblemKind::Internal,
     };
     ApiProblem::new(kind, error.to_string())

@@ -90,20 +90,15 @@ impl InForce {
             && self.problems == configuration.problems
     }
 
-    /// Whether a file may take the place of this one. An error in a server that is used now, or is new, would cost more than
-    /// the mistake is worth, so it is refused; one that was there before costs nothing more.
+    /// Whether a file may take the place of this one.
     pub(super) fn check(&self, configuration: &Configuration) -> Result<(), ReloadError> {
-        let is_new = |name: &&String| !self.refused.contains(*name);
-        if !configuration.refused.iter().any(|name| is_new(&name)) {
+        let problems = new_errors(&self.refused, configuration);
+        if problems.is_empty() {
             return Ok(());
         }
-        let problems = configuration.problems.iter().filter(|problem| {
-            let server = problem.server.as_ref();
-            problem.severity == Severity::Error && server.is_none_or(|name| is_new(&name))
-        });
         Err(ReloadError::Refused {
             file: configuration.source.clone(),
-            problems: problems.cloned().collect(),
+            problems,
         })
     }
 
@@ -138,6 +133,20 @@ impl InForce {
             (None, _) => "it has errors: `mainstay check --no-start` shows them".to_owned(),
         }
     }
+}
+
+/// Why a configuration may not take the place of the one in force, whose servers of these names have errors. An error in a server
+/// that is used now, or is new, would cost more than the mistake is worth; one that was there before costs nothing more.
+pub(super) fn new_errors(refused: &BTreeSet<String>, configuration: &Configuration) -> Vec<Problem> {
+    let is_new = |name: &&String| !refused.contains(*name);
+    if !configuration.refused.iter().any(|name| is_new(&name)) {
+        return Vec::new();
+    }
+    let errors = configuration.problems.iter().filter(|problem| {
+        let server = problem.server.as_ref();
+        problem.severity == Severity::Error && server.is_none_or(|name| is_new(&name))
+    });
+    errors.cloned().collect()
 }
 
 impl From<Configuration> for InForce {

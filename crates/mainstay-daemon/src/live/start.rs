@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mainstay::ServerConfig;
 use mainstay::config::Problem;
+use mainstay::{Configuration, ServerConfig};
 use mainstay_gateway::Gateway;
 use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::host_switches::HostSwitches;
-use super::reload::{InForce, ReloadError, Reloaded};
+use super::reload::{InForce, ReloadError, Reloaded, new_errors};
 use super::switches::{SwitchError, Switched, Switches, SwitchesError};
 use super::task::{LiveRequest, LiveTask};
 use super::watch::WatchError;
@@ -71,6 +71,8 @@ pub(super) struct FileHealth {
     pub(super) is_unusable: bool,
     /// Why the file, as it was last read, is not applied.
     pub(super) problem: Option<Arc<str>>,
+    /// The servers in force that are not used for their errors.
+    pub(super) refused: Arc<BTreeSet<String>>,
 }
 
 impl LiveStart {
@@ -83,6 +85,10 @@ impl LiveStart {
         problems: Vec<Problem>,
         state: Option<&Path>,
     ) -> Self {
+        let health = FileHealth {
+            refused: Arc::new(refused.clone()),
+            ..FileHealth::default()
+        };
         let in_force = InForce {
             servers,
             refused,
@@ -100,7 +106,7 @@ impl LiveStart {
             switches,
             ignored: ignored.or(host_ignored),
             host_switches,
-            health: FileHealth::default(),
+            health,
         }
     }
 
@@ -109,9 +115,9 @@ impl LiveStart {
     pub fn unusable(file: Option<&Path>, why: &str, state: Option<&Path>) -> Self {
         Self {
             health: FileHealth {
-                is_missing: false,
                 is_unusable: true,
                 problem: Some(why.into()),
+                ..FileHealth::default()
             },
             ..Self::standing_in(file, Vec::new(), state)
         }
@@ -234,6 +240,16 @@ impl LiveConfiguration {
     /// Why the file, as it was last read, is not applied; `None` if it is.
     pub fn problem(&self) -> Option<Arc<str>> {
         self.health.borrow().problem.clone()
+    }
+
+    /// Why a configuration would be refused if the file had it.
+    pub(super) fn refuses(&self, configuration: &Configuration) -> Vec<Problem> {
+        let health = self.health.borrow().clone();
+        match health.is_unusable {
+            // Nothing is in force that an error could cost.
+            true => Vec::new(),
+            false => new_errors(&health.refused, configuration),
+        }
     }
 
     /// Why there is no configuration: the file could not be used when the program started, and was not fixed since.

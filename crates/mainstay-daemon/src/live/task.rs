@@ -202,7 +202,10 @@ impl LiveTask {
     }
 
     fn accept(&mut self) {
-        self.health.send_replace(FileHealth::default());
+        self.health.send_replace(FileHealth {
+            refused: Arc::new(self.in_force.refused.clone()),
+            ..FileHealth::default()
+        });
         self.refused_for = None;
     }
 

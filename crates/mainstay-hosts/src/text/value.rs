@@ -121,6 +121,25 @@ impl From<&str> for ConfigValue {
     }
 }
 
+impl From<ConfigValue> for serde_json::Value {
+    fn from(value: ConfigValue) -> Self {
+        match value {
+            ConfigValue::Null => Self::Null,
+            ConfigValue::Flag(flag) => Self::Bool(flag),
+            // What is no number of JSON, such as `inf` of TOML, stays a text.
+            ConfigValue::Number(number) => serde_json::from_str(&number).unwrap_or(Self::String(number)),
+            ConfigValue::Text(text) => Self::String(text),
+            ConfigValue::List(items) => Self::Array(items.into_iter().map(Self::from).collect()),
+            ConfigValue::Table(entries) => Self::Object(
+                entries
+                    .into_iter()
+                    .map(|(name, value)| (name, Self::from(value)))
+                    .collect(),
+            ),
+        }
+    }
+}
+
 impl From<serde_json::Value> for ConfigValue {
     fn from(value: serde_json::Value) -> Self {
         match value {

@@ -338,7 +338,7 @@ fn without_a_configuration_the_status_says_so_until_there_is_one() {
 }
 
 #[test]
-fn a_server_is_added_with_a_warning_if_the_daemon_lacks_its_variable() {
+fn a_server_whose_variable_the_daemon_lacks_is_not_added_while_it_runs() {
     let shared = Shared::new();
     let add = |name: &str, variable: &str| {
         let words = ["add", name, "--env", variable, "--", MAINSTAY, "demo-server"];
@@ -355,19 +355,75 @@ fn a_server_is_added_with_a_warning_if_the_daemon_lacks_its_variable() {
     let ran = add("whole", "OF_SHELL=value");
     assert!(!ran.exits(0).stderr.contains("warning"), "{}", ran.stderr);
     shared.sandbox.run(&["daemon", "start"]).exits(0);
-    add("two", "OF_SHELL")
-        .exits(0)
-        .says("added two")
-        .says("does not use two: ")
-        .says("OF_SHELL")
-        .says("mainstay daemon run");
-    shared.sandbox.run(&["remove", "two"]).exits(0);
+    let file = || fs::read_to_string(shared.sandbox.path("home/.config/mainstay/mcp.json")).unwrap();
+    let before = file();
+    for _ in 0..2 {
+        add("two", "OF_SHELL")
+            .exits(2)
+            .says("the variable OF_SHELL is not set")
+            .says("so it is not written")
+            .says("mainstay daemon run");
+        assert_eq!(file(), before);
+    }
     // The daemon has the default variables.
-    let ran = add("three", "HOME");
-    assert!(
-        !ran.exits(0).stderr.contains("does not use three"),
-        "{}",
-        ran.stderr
+    add("three", "HOME").exits(0).says("added three");
+}
+
+#[test]
+fn a_daemon_adds_and_removes_the_servers_of_its_file_itself() {
+    let shared = Shared::new();
+    let own = shared.sandbox.path("own.json");
+    fs::write(&own, r#"{ "mcpServers": {} }"#).unwrap();
+    let named = own.to_str().unwrap();
+    shared
+        .sandbox
+        .run(&["--config", named, "daemon", "start"])
+        .exits(0);
+    let pid = shared.status().unwrap()["pid"].to_string();
+    let says = format!("the daemon (process {pid}) has applied it: ");
+    let text = || fs::read_to_string(&own).unwrap();
+    // The file is that of the daemon, as for the commands that read it, and may be named too.
+    let add = ["add", "one", "--", MAINSTAY, "demo-server"];
+    let ran = shared.sandbox.run(&add);
+    ran.exits(0)
+        .says("added one to ")
+        .says(&(says.clone() + "added one"));
+    assert!(text().contains("demo-server"), "{}", text());
+    shared
+        .sandbox
+        .run(&add)
+        .exits(2)
+        .says("there is a server \"one\" already");
+    let status = shared.sandbox.run(&["status", "--json"]).json();
+    assert_eq!(status["servers"][0]["name"], "one", "{status}");
+    let ran = shared.sandbox.run(&["--config", named, "remove", "one"]);
+    ran.exits(0).says(&(says + "removed one"));
+    assert!(!text().contains("demo-server"), "{}", text());
+    shared
+        .sandbox
+        .run(&["remove", "one"])
+        .exits(2)
+        .says("there is no server");
+    // Another file is none of its business.
+    let other = shared.sandbox.path("other.json");
+    let ran = shared
+        .sandbox
+        .run(&["--config", other.to_str().unwrap(), "add", "two", "--", "x"]);
+    ran.exits(0).says("a new file");
+
+    let events = shared.sandbox.run(&["events", "--json"]);
+    let events = events.exits(0).stdout.lines();
+    let events: Vec<serde_json::Value> = events.map(|line| serde_json::from_str(line).unwrap()).collect();
+    let given = events.iter().filter(|event| event["type"] == "command");
+    let given: Vec<_> = given
+        .map(|event| {
+            assert_eq!(event["by"]["via"], "command", "{event}");
+            (event["command"].as_str().unwrap(), event["refused"].is_null())
+        })
+        .collect();
+    assert_eq!(
+        given,
+        [("add", true), ("add", false), ("remove", true), ("remove", false)]
     );
 }
 

@@ -28,6 +28,54 @@ fn hosts_with_the_same_server_share_one_process_and_it_outlives_each_of_them() {
     assert_eq!(status["servers"][0]["state"], "connected");
 }
 
+/// The trees of servers: each has a mark of its own in the environment of its processes.
+fn server_trees(shared: &Shared) -> BTreeSet<Vec<u8>> {
+    let pids = shared.tree().pids().into_iter();
+    let mark = |pid: i32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let mut variables = environment.split(|byte| *byte == 0);
+        let mark = variables.find(|variable| variable.starts_with(b"MAINSTAY_TREE="))?;
+        Some(mark.to_vec())
+    };
+    pids.filter_map(mark).collect()
+}
+
+#[test]
+fn ten_hosts_with_six_servers_hold_six_trees_and_none_after_the_daemon_has_stopped() {
+    let shared = Shared::new();
+    let servers: Vec<FaultyServer> = (0..6)
+        .map(|number| FaultyServer::new().tool(&format!("tool-{number}")))
+        .collect();
+    // All at once: a host does not wait for another, nor for its first server.
+    let mut bridges: Vec<Host> = (0..10)
+        .flat_map(|_host| &servers)
+        .map(|server| Host::of(&mut shared.bridge(&[], server)))
+        .collect();
+    let introduction = json!({
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "host", "version": "1" },
+    });
+    for bridge in &mut bridges {
+        bridge.begin("initialize", &introduction);
+    }
+    for bridge in &mut bridges {
+        let answer = bridge.answer(1);
+        assert!(answer["result"].is_object(), "{answer}");
+        bridge.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    }
+    let pids: BTreeSet<i64> = bridges.iter_mut().map(server_pid).collect();
+    assert_eq!(pids.len(), 6, "{pids:?}");
+    let trees = server_trees(&shared);
+    assert_eq!(trees.len(), 6, "{trees:?}");
+    assert_eq!(shared.daemons().len(), 1);
+    shared.sandbox.run(&["daemon", "stop"]).exits(0);
+    // The hosts are still there.
+    assert_eq!(server_trees(&shared), BTreeSet::new());
+    for bridge in bridges {
+        bridge.leave().exits(0);
+    }
+    shared.assert_nothing_is_left();
+}
+
 /// Each way in which two bridges can differ, and whether they share then.
 #[test]
 fn bridges_share_exactly_if_command_arguments_directory_and_named_variables_are_equal() {
@@ -203,8 +251,9 @@ fn bridges_with_different_tokens_never_see_each_other_s_tools_results_logs_or_qu
     });
 }
 
-/// A host with these roots, which answers when it is asked for them, and the process of its server.
-fn with_roots(shared: &Shared, server: &FaultyServer, roots: &[&str]) -> (Host, i64) {
+/// A host with these roots, which answers when it is asked for them, and the process of its server. Without roots here, it has some
+/// and refuses to say which.
+fn with_roots(shared: &Shared, server: &FaultyServer, roots: Option<&[&str]>) -> (Host, i64) {
     let mut host = Host::of(&mut shared.bridge(&["--share", "roots"], server));
     let params = json!({
         "protocolVersion": "2025-06-18",
@@ -220,8 +269,8 @@ fn with_roots(shared: &Shared, server: &FaultyServer, roots: &[&str]) -> (Host, 
 }
 
 /// Answers the bridge's question for the roots, and every such question of the server, until the call is answered.
-fn answer_roots(host: &mut Host, roots: &[&str], call: u64) -> i64 {
-    let roots: Vec<_> = roots.iter().map(|uri| json!({ "uri": uri })).collect();
+fn answer_roots(host: &mut Host, roots: Option<&[&str]>, call: u64) -> i64 {
+    let roots = roots.map(|roots| roots.iter().map(|uri| json!({ "uri": uri })).collect::<Vec<_>>());
     loop {
         let message = host.wait_for(|message| message["method"] == "roots/list" || message["id"] == call);
         if message["id"] == call {
@@ -229,7 +278,13 @@ fn answer_roots(host: &mut Host, roots: &[&str], call: u64) -> i64 {
                 .as_i64()
                 .expect("a process");
         }
-        host.write(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": { "roots": roots } }));
+        host.write(&match &roots {
+            Some(roots) => json!({ "jsonrpc": "2.0", "id": message["id"], "result": { "roots": roots } }),
+            None => {
+                let error = json!({ "code": -32603, "message": "no" });
+                json!({ "jsonrpc": "2.0", "id": message["id"], "error": error })
+            }
+        });
     }
 }
 
@@ -237,10 +292,10 @@ fn answer_roots(host: &mut Host, roots: &[&str], call: u64) -> i64 {
 fn with_share_roots_hosts_share_if_their_roots_are_equal() {
     let shared = Shared::new();
     let server = FaultyServer::new();
-    let (_one, a) = with_roots(&shared, &server, &["file:///a", "file:///b"]);
-    let (_two, same) = with_roots(&shared, &server, &["file:///b", "file:///a"]);
-    let (mut three, other) = with_roots(&shared, &server, &["file:///a"]);
-    let (_four, none) = with_roots(&shared, &server, &[]);
+    let (_one, a) = with_roots(&shared, &server, Some(&["file:///a", "file:///b"]));
+    let (_two, same) = with_roots(&shared, &server, Some(&["file:///b", "file:///a"]));
+    let (mut three, other) = with_roots(&shared, &server, Some(&["file:///a"]));
+    let (_four, none) = with_roots(&shared, &server, Some(&[]));
     assert_eq!(a, same);
     assert!(a != other && a != none && other != none, "{a} {other} {none}");
     // Without the option they share with none of these.
@@ -248,7 +303,27 @@ fn with_share_roots_hosts_share_if_their_roots_are_equal() {
     // The roots change, and with them the server.
     three.write(&json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" }));
     let call = three.begin_call("pid", &json!({}));
-    assert_eq!(answer_roots(&mut three, &["file:///a", "file:///b"], call), a);
+    assert_eq!(
+        answer_roots(&mut three, Some(&["file:///a", "file:///b"]), call),
+        a
+    );
+}
+
+#[test]
+fn with_share_roots_a_host_whose_roots_are_unknown_shares_with_no_other() {
+    let shared = Shared::new();
+    let server = FaultyServer::new();
+    let (_none, none) = with_roots(&shared, &server, Some(&[]));
+    let (mut one, first) = with_roots(&shared, &server, None);
+    let (_two, second) = with_roots(&shared, &server, None);
+    assert!(
+        none != first && none != second && first != second,
+        "{none} {first} {second}"
+    );
+    // It says them after all.
+    one.write(&json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" }));
+    let call = one.begin_call("pid", &json!({}));
+    assert_eq!(answer_roots(&mut one, Some(&[]), call), none);
 }
 
 #[test]
