@@ -224,7 +224,7 @@ impl OwnTasks {
     }
 
     /// Whether the client knows tasks by the ids that their server gave.
-    pub(super) fn have_server_ids(&self) -> bool {
+    pub(in crate::router) fn have_server_ids(&self) -> bool {
         self.are_all() && matches!(self.scope, Scope::Server(_))
     }
 
