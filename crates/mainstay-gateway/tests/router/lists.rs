@@ -196,6 +196,7 @@ async fn unread_answers_share_a_list_whatever_is_left_of_its_time() {
     let tool =
         json!({ "name": "long", "description": "x".repeat(LENGTH), "inputSchema": { "type": "object" } });
     let server = Memory::new(Script {
+        builtin_tools: false,
         tools: vec![tool],
         ..keeping(Speaks::Modern, 3_600_000, false)
     });
