@@ -292,8 +292,13 @@ impl Account {
 
     /// Charges a message that a client can miss: drops nothing else for it, and takes no other lock.
     pub(crate) fn charge_if_room(&self, bytes: Bytes) -> Result<Bytes, Spent> {
-        self.budget.try_add(self.principal, bytes.len())?;
-        Ok(self.held(bytes.len()).attach(bytes))
+        Ok(self.hold_if_room(bytes.len())?.attach(bytes))
+    }
+
+    /// Holds so many bytes on the same terms.
+    pub(crate) fn hold_if_room(&self, bytes: usize) -> Result<HeldBytes, Spent> {
+        self.budget.try_add(self.principal, bytes)?;
+        Ok(self.held(bytes))
     }
 
     /// Charges few bytes that must not be refused, such as a refusal itself.

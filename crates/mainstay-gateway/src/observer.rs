@@ -261,7 +261,7 @@ impl<'a> ObservedRequest<'a> {
     }
 
     /// Counts the request, and logs it if it failed. `None` if the client has cancelled it.
-    pub(crate) fn end(mut self, answer: Option<&Result<RawJson, RpcError>>) {
+    pub(crate) fn end(mut self, answer: Option<Result<&RawJson, &RpcError>>) {
         self.is_ended = true;
         let failed = self.run.marks().failure.get().map(|failure| failure.error);
         if self.observer.logs_payloads {
@@ -338,7 +338,7 @@ impl<'a> ObservedRequest<'a> {
     }
 
     /// Logs what was asked and what was answered. The writer of the log cuts both.
-    fn log_payloads(&self, answer: Option<&Result<RawJson, RpcError>>) {
+    fn log_payloads(&self, answer: Option<Result<&RawJson, &RpcError>>) {
         let route = self.run.info();
         let cut = |json: &RawJson| PlainText::line(first_bytes(json.as_str(), PAYLOAD_LIMIT)).into_string();
         tracing::info!(
@@ -347,8 +347,8 @@ impl<'a> ObservedRequest<'a> {
             session = self.client.number(),
             method = %shown(self.method),
             params = self.params.as_ref().map(cut),
-            result = answer.and_then(|answer| answer.as_ref().ok()).map(cut),
-            error = answer.and_then(|answer| answer.as_ref().err()).map(|error| shown(error.message())),
+            result = answer.and_then(Result::ok).map(cut),
+            error = answer.and_then(Result::err).map(|error| shown(error.message())),
             "payload"
         );
     }

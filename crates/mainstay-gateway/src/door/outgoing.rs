@@ -5,6 +5,7 @@ use mainstay::gateway::message::{self, RawJson, RpcError};
 
 use crate::answer_kind::AnswerKind;
 use crate::budget::{Account, Spent};
+use crate::router::CacheHint;
 
 /// Messages of up to this length are copied into one buffer; the payload of a longer one is sent from where it lies.
 pub(super) const COPY_LIMIT: usize = 16 * 1024;
@@ -22,19 +23,22 @@ pub(super) struct RequestAnswer {
     pub(super) id: RawJson,
     pub(super) result: Result<RawJson, RpcError>,
     pub(super) kind: AnswerKind,
+    /// How the client may cache a list. Added as the list is sent, so that all clients share the list itself.
+    pub(super) hint: Option<CacheHint>,
 }
 
 impl RequestAnswer {
     /// Writes the answer and charges it to its client, if it fits into the client's budget.
     pub(super) fn write(&self, account: &Account) -> Result<OutgoingMessage, Spent> {
-        let Self { id, result, kind } = self;
         if !self.is_large() {
-            return account
-                .charge(message::response(id, result))
-                .map(OutgoingMessage::Whole);
+            return account.charge(self.line()).map(OutgoingMessage::Whole);
         }
-        let [head, payload, tail] = message::response_in_pieces(id, result);
-        let payload = match kind {
+        let [head, mut payload, mut tail] = message::response_in_pieces(&self.id, &self.result);
+        if let Some(hint) = self.hint {
+            payload.truncate(payload.len() - 1);
+            tail = Bytes::from(hint.members() + "}}");
+        }
+        let payload = match self.kind {
             AnswerKind::List => account.charge_shared(payload)?,
             AnswerKind::ToolCall(_) | AnswerKind::Other => account.charge(payload)?,
         };
@@ -56,8 +60,20 @@ impl RequestAnswer {
     pub(super) fn write_line(&self, account: &Account) -> Bytes {
         let line = account
             .hold(self.payload().as_bytes().len())
-            .map(|held| held.attach(message::response(&self.id, &self.result)));
+            .map(|held| held.attach(self.line()));
         line.unwrap_or_else(|spent| self.refuse(spent, account))
+    }
+
+    /// The answer as one line, copied.
+    pub(super) fn line(&self) -> Bytes {
+        let line = message::response(&self.id, &self.result);
+        let Some(hint) = self.hint else { return line };
+        let mut line = Vec::from(line);
+        // The braces that close the list and the answer.
+        line.truncate(line.len() - 2);
+        line.extend_from_slice(hint.members().as_bytes());
+        line.extend_from_slice(b"}}");
+        line.into()
     }
 
     /// Whether the payload is sent from where it lies.
@@ -111,6 +127,41 @@ mod tests {
             id: RawJson::from(7),
             result: Ok(RawJson::from_value(&"x".repeat(bytes)).unwrap()),
             kind,
+            hint: None,
+        }
+    }
+
+    #[test]
+    fn a_cache_hint_is_added_to_a_list_of_any_length_which_is_still_shared() {
+        let budget = Arc::new(Budget::default());
+        let account = budget.account(Principal::session(1));
+        for length in [1, COPY_LIMIT] {
+            let page = format!(r#"{{"tools":["{}"]}}"#, "x".repeat(length));
+            let page = RawJson::from_text(page).unwrap();
+            let answer = |hint| RequestAnswer {
+                id: RawJson::from(7),
+                result: Ok(page.clone()),
+                kind: AnswerKind::List,
+                hint,
+            };
+            let hinted = answer(Some(CacheHint::NONE));
+            let written = hinted.write(&account).unwrap();
+            let line = written.pieces().concat();
+            assert_eq!(hinted.line(), line);
+            assert_eq!(hinted.write_line(&account), line);
+            let line: serde_json::Value = serde_json::from_slice(&line).unwrap();
+            assert_eq!(
+                (&line["result"]["ttlMs"], &line["result"]["cacheScope"]),
+                (&0.into(), &"private".into())
+            );
+            assert_eq!(line["result"]["tools"][0].as_str().unwrap().len(), length);
+            if let OutgoingMessage::Pieces([_, payload, _]) = &written {
+                assert_eq!(payload.as_ptr(), page.as_bytes().as_ptr());
+                let held = budget.held();
+                let again = answer(Some(CacheHint::NONE)).write(&account).unwrap();
+                assert_eq!(budget.held(), held, "a list that is held already costs nothing");
+                drop(again);
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use crate::answer_kind::AnswerKind;
 use crate::client::{Client, Outbox, RunningRequest};
 use crate::failure::OwnFailure;
 use crate::protocol::ClientMeta;
-use crate::router::{RoutedRequest, Router};
+use crate::router::{RoutedRequest, RoutedResult, Router};
 
 /// A request, parsed once.
 pub(super) struct ClientRequest {
@@ -66,8 +66,17 @@ impl ClientRequest {
             () = cut => None,
         };
         // The outcome of a cut call is known once its future is dropped, which it is here.
-        let result = answered.unwrap_or_else(|| kind.failed(OwnFailure::cut(run.server(), run.outcome())));
-        Some(RequestAnswer { id, result, kind })
+        let (result, hint) = match answered {
+            Some(Ok(RoutedResult { payload, hint })) => (Ok(payload), hint),
+            Some(Err(error)) => (Err(error), None),
+            None => (kind.failed(OwnFailure::cut(run.server(), run.outcome())), None),
+        };
+        Some(RequestAnswer {
+            id,
+            result,
+            kind,
+            hint,
+        })
     }
 }
 

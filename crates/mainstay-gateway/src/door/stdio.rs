@@ -320,6 +320,7 @@ impl StdioSession {
                     id: request.id,
                     result: Err(error),
                     kind: AnswerKind::Other,
+                    hint: None,
                 }),
             }
         }

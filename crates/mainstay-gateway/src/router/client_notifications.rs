@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mainstay::gateway::message::{Object, Params, RawJson, RpcError};
+use mainstay::gateway::message::{Object, Params, RawJson, RpcError, process_payload};
 use mainstay::gateway::{NotifyError, ServerExt};
 use mainstay::handler::{Answer, ServerRequest};
 use mainstay::{ClientHandler, Server};
@@ -41,7 +41,7 @@ impl Router {
         check_is_notification(method)?;
         match method {
             "notifications/cancelled" => {
-                let found = params.and_then(|params| Object::find(params, ["requestId"]));
+                let found = read_off_thread(params, |params| Object::find(params, ["requestId"])).await;
                 if let Some([Some(id)]) = found {
                     client.running.cancel(&id);
                 }
@@ -86,10 +86,14 @@ impl Router {
         let Some(server) = self.running(client, name) else {
             return tracing::debug!(method, server = %name, "not forwarded: the server does not run");
         };
-        let params = Params::new(params.cloned());
+        let params = Params::read(params.cloned()).await;
         if let Err(error) = params.check_members() {
             return tracing::debug!(method, %error, "notification dropped");
         }
+        let params = match client.tasks.related_params(name, params).await {
+            Ok(params) => params,
+            Err(error) => return tracing::debug!(method, error = error.message(), "notification dropped"),
+        };
         let params = match ClientMeta::read(&params).version {
             Some(_) => without_client(params),
             None => params,
@@ -110,7 +114,7 @@ impl Router {
 
     /// Forwards a client's progress with a server's request to that server, under the server's token.
     async fn forward_progress(&self, client: &Client, params: Option<&RawJson>) {
-        let Some(mut progress) = params.and_then(Object::parse) else {
+        let Some(mut progress) = read_off_thread(params, Object::parse).await else {
             return;
         };
         let Some(token) = progress.get("progressToken").cloned() else {
@@ -128,10 +132,13 @@ impl Router {
             progress.set("progressToken", own);
             progress.to_raw()
         });
-        let known = respelt.as_ref().or(params).cloned();
-        let known = known.map(|params| client.tasks.as_known(params));
+        let params = Params::read(respelt.or_else(|| params.cloned())).await;
+        let params = match client.tasks.related_params(&origin.server, params).await {
+            Ok(params) => params.to_raw(),
+            Err(error) => return tracing::debug!(error = error.message(), "progress dropped"),
+        };
         // A later one says all that this one does, so the gateway does not wait for the server to take it.
-        let notified = server.notify(PROGRESS, known.as_ref(), Duration::ZERO);
+        let notified = server.notify(PROGRESS, params.as_ref(), Duration::ZERO);
         if let Err(error) = notified.await {
             tracing::debug!(%error, "progress not forwarded");
         }
@@ -164,6 +171,17 @@ impl Router {
     }
 }
 
+/// Reads parameters, on a thread that may block if they are large.
+///
+/// Cancel safety: dropping it changes nothing.
+async fn read_off_thread<T: Send + 'static>(
+    params: Option<&RawJson>,
+    read: impl FnOnce(&RawJson) -> Option<T> + Send + 'static,
+) -> Option<T> {
+    let params = params?.clone();
+    process_payload(params.as_bytes().len(), move || read(&params)).await
+}
+
 /// Refuses the method of a request in a message without an id. Its client may expect an answer. A server may run it, past
 /// everything that the gateway checks in a request.
 fn check_is_notification(method: &str) -> Result<(), RpcError> {
@@ -187,5 +205,42 @@ impl Subscribers {
                 )),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::task::Poll;
+
+    use super::*;
+    use crate::sessions::DoorKind;
+
+    #[test]
+    fn a_thread_that_may_block_reads_large_notifications() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let gateway = crate::fuzzing::gateway();
+            let scope = Scope::Server("a".into());
+            let client = gateway.0.open_session(scope, None, DoorKind::Stdio);
+            for method in ["notifications/cancelled", PROGRESS, "notifications/x-vendor"] {
+                let (release, released) = mpsc::channel::<()>();
+                tokio::task::spawn_blocking(move || released.recv().is_err());
+                let large = RawJson::from_text(format!(r#"{{"x":"{}"}}"#, "x".repeat(2 << 20))).unwrap();
+                let handled = gateway.0.handle_notification(&client, method, Some(&large));
+                let mut handled = std::pin::pin!(handled);
+                let early = std::future::poll_fn(|context| Poll::Ready(handled.as_mut().poll(context)));
+                assert!(
+                    early.await.is_pending(),
+                    "{method} was read on the runtime's own thread"
+                );
+                drop(release);
+                handled.await.unwrap();
+            }
+        });
     }
 }

@@ -138,8 +138,13 @@ impl Router {
     async fn call(&self, request: &mut RoutedRequest<'_>) -> Result<ForwardedCall, NotCalled> {
         let has_state = state(request).is_some();
         let name = RunningRequest::name_in(request.method, &request.params);
-        let forwarded = self.address(request)?;
+        let mut forwarded = self.address(request)?;
         let server = &forwarded.upstream.server;
+        forwarded.params = request
+            .client
+            .tasks
+            .related_params(server.name(), forwarded.params)
+            .await?;
         request.client.uses(server.name());
         request.run.routed(request.method, server, name);
         self.observer.routed(

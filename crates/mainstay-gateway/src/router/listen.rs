@@ -12,6 +12,7 @@ use super::subscribers::{ListFilter, labelled};
 use super::subscriptions::{RESOURCE_LIMIT, Topic};
 use super::tasks::FOLLOWED_LIMIT;
 use super::{RoutedRequest, Router};
+use crate::budget::{Account, HeldBytes};
 use crate::client::Outbox;
 use crate::lock::lock;
 use crate::protocol::{invalid_params, raw, text};
@@ -23,7 +24,8 @@ impl Router {
     /// Sends a modern client what it asked for, until it closes the request.
     pub(super) async fn listen(&self, request: &RoutedRequest<'_>) -> Result<RawJson, RpcError> {
         let wanted = ListenFilter::read(&request.params)?;
-        let outbox = UnacknowledgedOutbox::new(request.outbox.clone());
+        let account = self.budget.account(request.client.principal);
+        let outbox = UnacknowledgedOutbox::new(request.outbox.clone(), account.clone());
         let id = request.run.id();
         let subscriber =
             self.subscribers
@@ -38,7 +40,6 @@ impl Router {
                 topics.push((topic, upstream));
             }
         }
-        let account = self.budget.account(request.client.principal);
         let _held = account.hold(topics.iter().map(|(topic, _)| topic.cost()).sum())?;
         outbox.acknowledge(message::notification(
             "notifications/subscriptions/acknowledged",
@@ -142,14 +143,17 @@ impl Acknowledgement {
 /// The outbox of a listen. Until the acknowledgement is sent, notifications wait here.
 struct UnacknowledgedOutbox {
     outbox: Arc<dyn Outbox>,
+    /// What waits is charged to the client.
+    account: Account,
     /// `None` once the acknowledgement is sent.
-    waiting: Mutex<Option<Vec<Bytes>>>,
+    waiting: Mutex<Option<Vec<(Bytes, HeldBytes)>>>,
 }
 
 impl UnacknowledgedOutbox {
-    fn new(outbox: Arc<dyn Outbox>) -> Arc<Self> {
+    fn new(outbox: Arc<dyn Outbox>, account: Account) -> Arc<Self> {
         Arc::new(Self {
             outbox,
+            account,
             waiting: Mutex::new(Some(Vec::new())),
         })
     }
@@ -158,7 +162,9 @@ impl UnacknowledgedOutbox {
     fn acknowledge(&self, acknowledgement: Bytes) {
         let mut waiting = lock(&self.waiting);
         self.outbox.send(acknowledgement);
-        for message in waiting.take().into_iter().flatten() {
+        for (message, held) in waiting.take().into_iter().flatten() {
+            // The outbox charges it from now on.
+            drop(held);
             self.outbox.send(message);
         }
     }
@@ -170,7 +176,10 @@ impl Outbox for UnacknowledgedOutbox {
         match &mut *waiting {
             None => self.outbox.send(message),
             Some(waiting) if waiting.len() < UNACKNOWLEDGED_LIMIT => {
-                waiting.push(message);
+                let Ok(held) = self.account.hold_if_room(message.len()) else {
+                    return false;
+                };
+                waiting.push((message, held));
                 true
             }
             Some(_) => false,
@@ -187,6 +196,26 @@ impl Outbox for UnacknowledgedOutbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::{Budget, BudgetLimits, MIB};
+    use crate::principal::Principal;
+
+    #[test]
+    fn messages_that_wait_for_the_acknowledgement_are_charged_to_the_client() {
+        let budget = Arc::new(Budget::new(BudgetLimits {
+            all: 4 * MIB,
+            share: Some(MIB),
+        }));
+        let outbox = UnacknowledgedOutbox::new(
+            Arc::new(SentMessages::default()),
+            budget.account(Principal::session(1)),
+        );
+        let large = Bytes::from(vec![b'x'; 3 * MIB / 4]);
+        assert!(outbox.send(large.clone()));
+        assert_eq!(budget.held(), large.len());
+        assert!(!outbox.send(large), "it does not fit into the client's share");
+        outbox.acknowledge("acknowledged".into());
+        assert_eq!(budget.held(), 0);
+    }
 
     #[derive(Default)]
     struct SentMessages(Mutex<Vec<Bytes>>);
@@ -205,7 +234,8 @@ mod tests {
     #[test]
     fn messages_that_come_before_the_acknowledgement_are_sent_after_it() {
         let sent = Arc::new(SentMessages::default());
-        let outbox = UnacknowledgedOutbox::new(sent.clone());
+        let account = Arc::new(Budget::default()).account(Principal::session(1));
+        let outbox = UnacknowledgedOutbox::new(sent.clone(), account);
         for n in 0..=UNACKNOWLEDGED_LIMIT {
             let fits = outbox.send(n.to_string().into());
             assert_eq!(fits, n < UNACKNOWLEDGED_LIMIT);

@@ -17,9 +17,9 @@ use mainstay::{CallError, Catalog, Era, Fleet, Server, StateKind, Status};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::pages::{CacheHint, Cursor, Pages};
+use super::pages::{Cursor, Pages};
 use super::resolve::removed;
-use super::{RoutedRequest, Router};
+use super::{RoutedRequest, RoutedResult, Router};
 use crate::client::Client;
 use crate::failure;
 use crate::lock::lock;
@@ -42,13 +42,12 @@ struct WrittenList {
     pages: Arc<Pages>,
 }
 
-/// What a written list depends on.
+/// What a written list depends on. How long clients may cache it is not written: that is another with every millisecond.
 #[derive(Clone, PartialEq)]
 struct ListVersion {
     content: CatalogHash,
     /// The names and descriptions of tools, which change without the catalog.
     view: Option<Arc<ToolView>>,
-    hint: CacheHint,
 }
 
 /// Where the items of a list come from.
@@ -59,7 +58,11 @@ enum ListSource {
 }
 
 impl Router {
-    pub(super) async fn list(&self, request: &RoutedRequest<'_>, kind: Kind) -> Result<RawJson, RpcError> {
+    pub(super) async fn list(
+        &self,
+        request: &RoutedRequest<'_>,
+        kind: Kind,
+    ) -> Result<RoutedResult, RpcError> {
         let cursor = Cursor::read(request.params.get("cursor"))?;
         match &request.client.scope {
             Scope::Union => self.any_listed(request.client).await,
@@ -72,12 +75,20 @@ impl Router {
         if let Some(subscriber) = request.client.subscriber() {
             subscriber.sees(kind);
         }
-        self.pages(request.client, kind).await.page(cursor)
+        let catalog = self.catalog(request.client);
+        let hint = match request.client.era {
+            Era::Legacy => None,
+            Era::Modern => Some(self.cache_hint(&catalog, request.client, kind)),
+        };
+        let pages = self.pages(request.client, catalog, kind).await;
+        Ok(RoutedResult {
+            payload: pages.page(cursor)?,
+            hint,
+        })
     }
 
-    async fn pages(&self, client: &Client, kind: Kind) -> Arc<Pages> {
+    async fn pages(&self, client: &Client, catalog: Arc<Catalog>, kind: Kind) -> Arc<Pages> {
         let (scope, era) = (&client.scope, client.era);
-        let catalog = self.catalog(client);
         let server = match scope {
             Scope::Union => None,
             Scope::Server(name) => self.fleet().server(name),
@@ -91,10 +102,6 @@ impl Router {
                 .as_ref()
                 .map_or_else(|| catalog.hash(), |listed| listed.hash()),
             view: server.as_ref().map(ServerExt::view),
-            hint: match era {
-                Era::Legacy => CacheHint::NONE,
-                Era::Modern => self.cache_hint(&catalog, client, kind),
-            },
         };
         let source = match (scope, listed, &version.view) {
             (Scope::Union, _, _) => ListSource::Union(catalog),
@@ -118,7 +125,7 @@ impl Lists {
         if let Some(pages) = current(self) {
             return pages;
         }
-        let (kind, era, hint) = (key.1, key.2, version.hint);
+        let (kind, era) = (key.1, key.2);
         let length = source.length(kind);
         let _writing = match length > INLINE_LIMIT {
             true => Some(self.writing.lock().await),
@@ -127,7 +134,7 @@ impl Lists {
         if let Some(pages) = current(self) {
             return pages;
         }
-        let write = move || Arc::new(Pages::write(kind, era, &source.items(kind), hint));
+        let write = move || Arc::new(Pages::write(kind, era, &source.items(kind)));
         let pages = process_payload(length, write).await;
         let written = WrittenList {
             version,
@@ -321,7 +328,7 @@ mod tests {
         let router = &gateway.0;
         for scope in [Scope::Union, Scope::Server("a".into())] {
             let client = router.open_session(scope, None, DoorKind::Stdio);
-            router.pages(&client, Kind::Tool).await;
+            router.pages(&client, router.catalog(&client), Kind::Tool).await;
         }
         assert_eq!(lock(&router.lists.written).len(), 2);
         gateway.apply([]).await;

@@ -29,6 +29,7 @@ use tracing::Instrument;
 pub(crate) use listen::ended;
 pub(crate) use lists::StartWaits;
 pub(crate) use log_level::Level;
+pub(crate) use pages::CacheHint;
 pub(crate) use places::TooManyCalls;
 #[cfg(any(test, fuzzing))]
 pub(crate) use state::fuzz as fuzz_state;
@@ -79,6 +80,20 @@ pub(crate) struct RoutedRequest<'a> {
     /// Empty once they are forwarded.
     pub(crate) params: Params,
     pub(crate) meta: ClientMeta,
+}
+
+/// The result of a request.
+pub(crate) struct RoutedResult {
+    /// What a server answered, or the gateway itself. The page of a list may be shared with other clients.
+    pub(crate) payload: RawJson,
+    /// How the client may cache the list, to be added to the page.
+    pub(crate) hint: Option<CacheHint>,
+}
+
+impl From<RawJson> for RoutedResult {
+    fn from(payload: RawJson) -> Self {
+        Self { payload, hint: None }
+    }
 }
 
 impl Router {
@@ -168,7 +183,7 @@ impl Router {
     /// Answers a request; `None` when the client has cancelled it.
     ///
     /// Cancel safety: dropping it cancels the request at the server.
-    pub(crate) async fn answer(&self, request: RoutedRequest<'_>) -> Option<Result<RawJson, RpcError>> {
+    pub(crate) async fn answer(&self, request: RoutedRequest<'_>) -> Option<Result<RoutedResult, RpcError>> {
         let _reachable = request.client.reachable(request.outbox);
         let run = request.run;
         let observed = ObservedRequest::begin(&self.observer, &request);
@@ -179,11 +194,12 @@ impl Router {
             () = run.cancelled() => None,
             answer = self.dispatch(request).instrument(span) => Some(answer),
         };
-        observed.end(answer.as_ref());
+        let result = answer.as_ref().map(Result::as_ref);
+        observed.end(result.map(|result| result.map(|result| &result.payload)));
         answer
     }
 
-    async fn dispatch(&self, request: RoutedRequest<'_>) -> Result<RawJson, RpcError> {
+    async fn dispatch(&self, request: RoutedRequest<'_>) -> Result<RoutedResult, RpcError> {
         request.params.check_members()?;
         if request.method.len() > METHOD_LIMIT {
             let length = request.method.len();
@@ -196,6 +212,16 @@ impl Router {
             return Err(resolve::removed(name));
         }
         self.check_session(request.client)?;
+        match request.method {
+            "tools/list" => self.list(&request, Kind::Tool).await,
+            "prompts/list" => self.list(&request, Kind::Prompt).await,
+            "resources/list" => self.list(&request, Kind::Resource).await,
+            "resources/templates/list" => self.list(&request, Kind::Template).await,
+            _no_list_of_the_catalog => self.dispatch_other(request).await.map(RoutedResult::from),
+        }
+    }
+
+    async fn dispatch_other(&self, request: RoutedRequest<'_>) -> Result<RawJson, RpcError> {
         let era = request.client.era;
         match request.method {
             "initialize" if era == Era::Legacy => self.initialize(&request).await,
@@ -212,10 +238,6 @@ impl Router {
             {
                 Err(method_not_found(request.method))
             }
-            "tools/list" => self.list(&request, Kind::Tool).await,
-            "prompts/list" => self.list(&request, Kind::Prompt).await,
-            "resources/list" => self.list(&request, Kind::Resource).await,
-            "resources/templates/list" => self.list(&request, Kind::Template).await,
             "resources/subscribe" => self.subscribe(&request).await,
             "resources/unsubscribe" => self.unsubscribe(&request).await,
             "logging/setLevel" => self.set_level(&request).await,

@@ -35,8 +35,8 @@ pub(super) enum Cursor {
 }
 
 impl Pages {
-    /// Writes the items in pages; those for modern clients say how they may be cached.
-    pub(super) fn write(kind: Kind, era: Era, items: &[RawJson], hint: CacheHint) -> Self {
+    /// Writes the items in pages. How they may be cached is added to each answer.
+    pub(super) fn write(kind: Kind, era: Era, items: &[RawJson]) -> Self {
         let content = fingerprint(items);
         let count = items.len().div_ceil(PAGE_LIMIT).max(1);
         let pages = (0..count).map(|page| {
@@ -45,7 +45,7 @@ impl Pages {
                 page: page + 1,
                 content,
             });
-            write_page(kind, era, items, next, hint)
+            write_page(kind, era, items, next)
         });
         Self {
             content,
@@ -98,7 +98,6 @@ fn write_page<'a>(
     era: Era,
     items: impl Iterator<Item = &'a RawJson>,
     next: Option<Cursor>,
-    hint: CacheHint,
 ) -> RawJson {
     let mut list = String::from("[");
     for (n, item) in items.enumerate() {
@@ -115,10 +114,6 @@ fn write_page<'a>(
     result.set(field(kind), list);
     if let Some(next) = next.and_then(Cursor::word) {
         result.set("nextCursor", text(&next));
-    }
-    match era {
-        Era::Legacy => {}
-        Era::Modern => hint.write(&mut result),
     }
     result.to_raw()
 }
@@ -141,22 +136,22 @@ fn fingerprint(items: &[RawJson]) -> u64 {
 
 /// How a modern client may cache a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CacheHint {
+pub(crate) struct CacheHint {
     ttl_ms: u64,
     is_public: bool,
 }
 
 impl CacheHint {
     /// Stale at once, and for this client alone.
-    pub(super) const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         ttl_ms: 0,
         is_public: false,
     };
 
-    pub(super) fn write(self, result: &mut Object) {
+    /// The hint as the last members of an object that has others.
+    pub(crate) fn members(self) -> String {
         let scope = if self.is_public { "public" } else { "private" };
-        result.set("ttlMs", RawJson::from(self.ttl_ms));
-        result.set("cacheScope", text(scope));
+        format!(r#","ttlMs":{},"cacheScope":"{scope}""#, self.ttl_ms)
     }
 
     /// What is left of a server's time.
@@ -224,7 +219,7 @@ mod tests {
     #[test]
     fn a_cursor_leads_on_while_the_list_is_the_same_and_is_refused_when_it_is_another() {
         let items = many(PAGE_LIMIT * 2 + 1);
-        let write = |items: &[RawJson]| Pages::write(Kind::Tool, Era::Legacy, items, CacheHint::NONE);
+        let write = |items: &[RawJson]| Pages::write(Kind::Tool, Era::Legacy, items);
         let pages = write(&items);
         let mut seen = Vec::new();
         let mut at = Some(Cursor::Start);

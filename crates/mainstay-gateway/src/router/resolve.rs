@@ -105,6 +105,8 @@ impl Router {
                 self.address_named(request)?
             }
             "tasks/get" | "tasks/result" | "tasks/cancel" | "tasks/update" => self.address_task(request)?,
+            // Whatever a server does with a task, it does it for the principal that began the task.
+            other if names_signed_task(other, request) => self.address_task(request)?,
             _unknown_to_the_gateway => match &request.client.scope {
                 Scope::Server(name) => (self.upstream(request.client, name)?, None),
                 Scope::Union => return Err(method_not_found(request.method)),
@@ -220,6 +222,12 @@ impl Upstream {
     }
 }
 
+/// Whether a request of a method that the gateway does not know is for a task whose id the gateway gave.
+fn names_signed_task(method: &str, request: &RoutedRequest<'_>) -> bool {
+    let has_id = || request.params.get("taskId").is_some();
+    method.starts_with("tasks/") && !request.client.tasks.have_server_ids() && has_id()
+}
+
 /// The server that a request to the union names in this catalog.
 fn destination_in(catalog: &Catalog, request: &RoutedRequest<'_>) -> Result<Destination, RpcError> {
     let params = &request.params;
@@ -309,7 +317,7 @@ pub(super) fn removed(server: &str) -> RpcError {
     invalid_params(format!("there is no server {server} any more"))
 }
 
-fn unknown(what: &str, name: &str) -> RpcError {
+pub(super) fn unknown(what: &str, name: &str) -> RpcError {
     invalid_params(format!("there is no {what} {name}"))
 }
 

@@ -20,13 +20,18 @@ use super::subscriptions::{Subscription, Topic};
 use super::tasks::{ClientTasks, OwnTasks};
 use crate::client::{Client, Outbox, URL_ELICITATION_COMPLETE};
 use crate::isolation::OwnServers;
-use crate::protocol::SUBSCRIPTION_KEY;
+use crate::protocol::{SUBSCRIPTION_KEY, text};
 use crate::scope::Scope;
 use list_changes::SeenLists;
 pub(crate) use list_changes::changed_kinds;
+use subscriber::send_list_changes;
 pub(crate) use subscriber::{ListFilter, Subscriber, TASK_FOLLOWED, TASK_STATUS, task_id};
 
 pub(crate) const RESOURCE_UPDATED: &str = "notifications/resources/updated";
+
+/// The longest parameters of an update, in bytes: each subscriber gets a copy. They hold a uri, which has half of it at most where a
+/// client could subscribe to it, and perhaps a title.
+const UPDATE_LIMIT: usize = 16 * 1024;
 
 /// All subscribers. It is the fleet's handler, so everything comes here that no call caused.
 ///
@@ -71,7 +76,8 @@ struct TopicSubscription {
     subscription: Option<Subscription>,
 }
 
-/// How notifications reach a subscriber.
+/// How notifications reach a subscriber. Cloned from the table, so that no notification is written or sent under its lock.
+#[derive(Clone)]
 enum SubscriberDelivery {
     /// A session, on its standing outbox.
     Session(Weak<Client>),
@@ -137,22 +143,36 @@ impl Subscribers {
         own: Option<&Arc<OwnServers>>,
         params: Option<&RawJson>,
     ) {
-        let Some(topic) = resource(params) else { return };
-        let broadcast = Broadcast::of_change(RESOURCE_UPDATED, params);
-        for entry in self.table().entries.values() {
-            if entry.is_subscribed(&topic, server, own) {
-                entry.send(&broadcast);
-            }
+        let Some((topic, params)) = update(params) else {
+            return;
+        };
+        let subscribed = self.deliveries(|entry| entry.is_subscribed(&topic, server, own));
+        if subscribed.is_empty() {
+            return;
         }
+        let broadcast = Broadcast::of_change(RESOURCE_UPDATED, Some(&params));
+        for delivery in &subscribed {
+            broadcast.send_to(delivery, None);
+        }
+    }
+
+    /// How these subscribers are reached.
+    fn deliveries(&self, are: impl Fn(&SubscriberEntry) -> bool) -> Vec<SubscriberDelivery> {
+        let table = self.table();
+        let entries = table.entries.values().filter(|entry| are(entry));
+        entries.map(|entry| entry.delivery.clone()).collect()
     }
 
     /// Sends a change of the lists of a session's own server to that session and its listens.
     pub(crate) fn own_lists_changed(&self, own: &Arc<OwnServers>, server: &str, kinds: &[Kind]) {
-        for entry in self.table().entries.values() {
-            if entry.is_of(own) && entry.scope.holds(server) {
-                entry.send_list_changes(kinds.iter().copied());
-            }
-        }
+        let table = self.table();
+        let entries = table.entries.values();
+        let sees = entries.filter(|entry| entry.is_of(own) && entry.scope.holds(server));
+        let changes: Vec<_> = sees
+            .flat_map(|entry| entry.list_changes(kinds.iter().copied()))
+            .collect();
+        drop(table);
+        send_list_changes(&changes);
     }
 
     /// Sends "answered" to the sessions that were sent to a URL for this question; `false` when there is none.
@@ -252,22 +272,6 @@ impl SubscriberEntry {
     fn is_of(&self, own: &Arc<OwnServers>) -> bool {
         self.own.as_ref().is_some_and(|its| Arc::ptr_eq(its, own))
     }
-
-    fn send(&self, broadcast: &Broadcast<'_>) {
-        let (outbox, message) = match &self.delivery {
-            SubscriberDelivery::Session(client) => {
-                let Some(outbox) = client.upgrade().and_then(|client| client.standing_outbox()) else {
-                    return;
-                };
-                (outbox, broadcast.for_sessions())
-            }
-            SubscriberDelivery::Listen(outbox, id) => (outbox.clone(), broadcast.for_listen(id)),
-        };
-        match broadcast.is_of_change {
-            true => outbox.send_once(message),
-            false => outbox.send(message),
-        };
-    }
 }
 
 impl ClientHandler for Subscribers {
@@ -315,10 +319,11 @@ impl ClientHandler for Subscribers {
     }
 }
 
-/// One notification for several subscribers: written once for all sessions, and for each listen under its own id.
+/// One notification for several subscribers: its parameters are read once, and it is written once for all sessions.
 struct Broadcast<'a> {
     method: &'a str,
-    params: Option<&'a RawJson>,
+    /// `None` for a notification without parameters.
+    params: Option<SplitParams>,
     /// It says that something changed, and not to what: a subscriber that has yet to read one needs no second.
     is_of_change: bool,
     for_sessions: OnceCell<Bytes>,
@@ -326,59 +331,124 @@ struct Broadcast<'a> {
 
 impl<'a> Broadcast<'a> {
     /// Says that something changed.
-    fn of_change(method: &'a str, params: Option<&'a RawJson>) -> Self {
+    fn of_change(method: &'a str, params: Option<&RawJson>) -> Self {
         Self {
             method,
-            params,
+            params: params.and_then(SplitParams::of),
             is_of_change: true,
             for_sessions: OnceCell::new(),
         }
     }
 
     /// Says how something is now.
-    fn of_state(method: &'a str, params: Option<&'a RawJson>) -> Self {
+    fn of_state(method: &'a str, params: Option<&RawJson>) -> Self {
         Self {
             is_of_change: false,
             ..Self::of_change(method, params)
         }
     }
 
-    fn for_sessions(&self) -> Bytes {
-        let written = self.for_sessions.get_or_init(|| {
-            let params = self.params.map(unlabelled);
-            message::notification(self.method, params.as_ref())
-        });
-        written.clone()
+    /// Sends it; if it is of a task that the subscriber knows by another id than its server, with that id.
+    fn send_to(&self, delivery: &SubscriberDelivery, task: Option<&str>) {
+        let (outbox, message) = match delivery {
+            SubscriberDelivery::Session(client) => {
+                let Some(outbox) = client.upgrade().and_then(|client| client.standing_outbox()) else {
+                    return;
+                };
+                (outbox, self.for_session(task))
+            }
+            SubscriberDelivery::Listen(outbox, id) => (outbox.clone(), self.write(Some(id), task)),
+        };
+        match self.is_of_change {
+            true => outbox.send_once(message),
+            false => outbox.send(message),
+        };
     }
 
-    fn for_listen(&self, id: &RawJson) -> Bytes {
-        let params = labelled(self.params, id);
-        message::notification(self.method, Some(&params))
+    fn for_session(&self, task: Option<&str>) -> Bytes {
+        match task {
+            Some(_) => self.write(None, task),
+            None => self.for_sessions.get_or_init(|| self.write(None, None)).clone(),
+        }
+    }
+
+    fn write(&self, label: Option<&RawJson>, task: Option<&str>) -> Bytes {
+        let params = match (&self.params, label) {
+            (Some(params), _) => Some(params.joined(label, task)),
+            (None, Some(_)) => Some(SplitParams::default().joined(label, task)),
+            (None, None) => None,
+        };
+        message::notification(self.method, params.as_ref())
+    }
+}
+
+/// Parameters whose top level and `_meta` were read. Subscribers differ in the label of their listen and in the ids of tasks, which
+/// are set without a parse.
+#[derive(Default)]
+struct SplitParams {
+    top: Object,
+    meta: Object,
+}
+
+impl SplitParams {
+    /// Splits parameters; `None` when they are no object.
+    fn of(params: &RawJson) -> Option<Self> {
+        let top = Object::parse(params)?;
+        let meta = top.get("_meta").and_then(Object::parse).unwrap_or_default();
+        Some(Self { top, meta })
+    }
+
+    /// The parameters for one subscriber. Without a label, that of the gateway's own listen at the server is taken out: it means
+    /// nothing to a session.
+    fn joined(&self, label: Option<&RawJson>, task: Option<&str>) -> RawJson {
+        let mut top = self.top.clone();
+        let mut meta = self.meta.clone();
+        let is_edited = match label {
+            Some(id) => {
+                meta.set(SUBSCRIPTION_KEY, id.clone());
+                true
+            }
+            None => meta.remove(SUBSCRIPTION_KEY).is_some(),
+        };
+        if is_edited {
+            top.set("_meta", meta.to_raw());
+        }
+        if let Some(task) = task {
+            top.set("taskId", text(task));
+        }
+        top.to_raw()
     }
 }
 
 /// Parameters that say which listen they belong to.
 pub(super) fn labelled(params: Option<&RawJson>, id: &RawJson) -> RawJson {
-    let mut params = params.and_then(Object::parse).unwrap_or_default();
-    let mut meta = params.get("_meta").and_then(Object::parse).unwrap_or_default();
-    meta.set(SUBSCRIPTION_KEY, id.clone());
-    params.set("_meta", meta.to_raw());
-    params.to_raw()
+    let split = params.and_then(SplitParams::of).unwrap_or_default();
+    split.joined(Some(id), None)
 }
 
-/// The parameters without the label of the gateway's own listen at the server, which means nothing to a session.
+/// The parameters without the label of the gateway's own listen at the server.
 fn unlabelled(params: &RawJson) -> RawJson {
     let labelled = Some(params).filter(|params| params.may_hold(SUBSCRIPTION_KEY));
-    let without = labelled.and_then(Object::parse).and_then(|mut params| {
-        let mut meta = Object::parse(params.get("_meta")?)?;
-        meta.remove(SUBSCRIPTION_KEY)?;
-        params.set("_meta", meta.to_raw());
-        Some(params.to_raw())
-    });
-    without.unwrap_or_else(|| params.clone())
+    let split = labelled.and_then(SplitParams::of);
+    split.map_or_else(|| params.clone(), |split| split.joined(None, None))
 }
 
-fn resource(params: Option<&RawJson>) -> Option<Topic> {
-    let params = params.and_then(Object::parse)?;
-    params.get("uri")?.parse().ok().map(Topic::Resource)
+/// The resource that an update is of, and the parameters of the update. Those that are too long are cut to the uri, which is all
+/// that a client needs to read the resource again.
+fn update(params: Option<&RawJson>) -> Option<(Topic, RawJson)> {
+    let params = params?;
+    let [uri] = Object::find(params, ["uri"])?;
+    let uri: String = uri?.parse().ok()?;
+    let params = match params.as_bytes().len() <= UPDATE_LIMIT {
+        true => params.clone(),
+        false => {
+            let mut cut = Object::default();
+            cut.set("uri", text(&uri));
+            cut.to_raw()
+        }
+    };
+    Some((Topic::Resource(uri), params))
 }
+
+#[cfg(test)]
+mod tests;

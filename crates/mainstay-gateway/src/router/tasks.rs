@@ -7,11 +7,14 @@
 mod ids;
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::gateway::ServerExt;
 use mainstay::gateway::message::{self, Object, RawJson, RpcError};
 use mainstay::{CallOptions, Era, Server};
+use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
@@ -29,6 +32,9 @@ pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 /// Tasks that one listen may follow: the gateway asks for one after the other.
 pub(super) const FOLLOWED_LIMIT: usize = 256;
+
+/// Tasks that a server may list on one page. Servers list some hundred.
+const PAGE_LIMIT: usize = 10_000;
 
 /// How long one server may take to list its tasks.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -59,12 +65,13 @@ impl Router {
             let of_this = from.as_deref() == Some(server.name());
             // What the server logs meanwhile is this session's, as with every call.
             let options = upstream.options(request.client);
-            let page = page(&upstream.server, cursor.take().filter(|_| of_this), options).await;
-            let Some((listed, more)) = page else {
+            let cursor = cursor.take().filter(|_| of_this);
+            let page = page(request.client, &upstream.server, cursor, options).await;
+            let Some((own, more)) = page else {
                 unavailable.push(server.name().to_owned());
                 continue;
             };
-            tasks.extend(own_tasks_in(request.client, server.name(), &listed));
+            tasks.extend(own);
             if let Some(more) = more {
                 next = Some(at_server(server.name(), &more));
                 break;
@@ -154,12 +161,12 @@ impl TaskReply {
             "tools/call" if request.client.era == Era::Modern || params.get("task").is_some() => {
                 Self::MayBegin
             }
-            "tasks/get" | "tasks/cancel" => match params.get("taskId") {
+            "tasks/result" => string(params, "taskId").map_or(Self::Nothing, Self::Result),
+            "tasks/list" => Self::List,
+            of_task if of_task.starts_with("tasks/") => match params.get("taskId") {
                 Some(id) => Self::Status(id.clone()),
                 None => Self::Nothing,
             },
-            "tasks/result" => string(params, "taskId").map_or(Self::Nothing, Self::Result),
-            "tasks/list" => Self::List,
             _other => Self::Nothing,
         }
     }
@@ -209,7 +216,7 @@ fn noted(client: &Client, server: &str, task: &RawJson) -> Option<RawJson> {
 /// A page of one server's tasks with those of the client alone.
 fn own_page(client: &Client, server: &str, result: &RawJson) -> Option<RawJson> {
     let mut page = Object::parse(result)?;
-    let listed: Vec<RawJson> = page.get("tasks")?.parse().ok()?;
+    let ListedTasks(listed) = page.get("tasks")?.parse().ok()?;
     page.set("tasks", raw(&own_tasks_in(client, server, &listed)));
     Some(page.to_raw())
 }
@@ -248,8 +255,10 @@ fn split_cursor(cursor: Option<&RawJson>) -> Result<(Option<String>, Option<Stri
     Ok((Some(server), Some(own.to_owned())))
 }
 
-/// One page of a server's tasks and the cursor of the next; `None` when the server does not answer with one in time.
+/// The client's own tasks on one page of a server's tasks, and the cursor of the next; `None` when the server does not answer with a
+/// page that can be read in time.
 async fn page(
+    client: &Arc<Client>,
     server: &Server,
     cursor: Option<String>,
     options: CallOptions,
@@ -258,9 +267,55 @@ async fn page(
     let options = options.fail_fast().timeout(LIST_TIMEOUT);
     let reply = server.forward("tasks/list", params, options).await.ok()?;
     let length = reply.result.as_bytes().len();
+    let (client, name) = (client.clone(), server.name().to_owned());
     let read = move || {
         let [tasks, next] = Object::find(&reply.result, ["tasks", "nextCursor"])?;
-        Some((tasks?.parse().ok()?, next.and_then(|next| next.parse().ok())))
+        let ListedTasks(listed) = tasks?.parse().ok()?;
+        let own = own_tasks_in(&client, &name, &listed);
+        Some((own, next.and_then(|next| next.parse().ok())))
     };
     message::process_payload(length, read).await
+}
+
+/// The tasks on one page of a server. A longer page is not read: each task on it takes many times its bytes.
+struct ListedTasks(Vec<RawJson>);
+
+impl<'de> Deserialize<'de> for ListedTasks {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(TasksVisitor)
+    }
+}
+
+struct TasksVisitor;
+
+impl<'de> Visitor<'de> for TasksVisitor {
+    type Value = ListedTasks;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at most {PAGE_LIMIT} tasks")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut tasks = Vec::new();
+        while let Some(task) = items.next_element()? {
+            if tasks.len() >= PAGE_LIMIT {
+                return Err(A::Error::invalid_length(tasks.len() + 1, &self));
+            }
+            tasks.push(task);
+        }
+        Ok(ListedTasks(tasks))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_too_many_tasks_is_not_read() {
+        let page = |tasks: usize| RawJson::from_text(format!("[{}]", vec!["{}"; tasks].join(",")));
+        let read = |tasks| page(tasks).unwrap().parse::<ListedTasks>();
+        assert_eq!(read(PAGE_LIMIT).unwrap().0.len(), PAGE_LIMIT);
+        assert!(read(PAGE_LIMIT + 1).is_err());
+    }
 }

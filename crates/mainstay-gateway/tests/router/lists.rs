@@ -1,12 +1,15 @@
 //! Lists: in whose order they are, how long they may be kept, and how their pages are turned.
 
-use mainstay_gateway::Scope;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use mainstay::Fleet;
+use mainstay_gateway::{Gateway, Scope};
 use mainstay_testkit::{Script, Speaks};
 use serde_json::{Value, json};
 
 use crate::client::{Client, modern};
 use crate::memory::Memory;
-use crate::{gateway, one};
+use crate::{gateway, one, started};
 
 fn keeping(speaks: Speaks, ttl_ms: u64, private: bool) -> Script {
     Script {
@@ -86,7 +89,7 @@ async fn a_list_to_which_a_server_will_still_add_may_not_be_kept() {
     away.set_down(true);
     let configs =
         [("here", &here), ("away", &away)].map(|(name, memory)| memory.config(name).build().unwrap());
-    let gateway = mainstay_gateway::Gateway::start(mainstay::Fleet::builder(), configs);
+    let gateway = Gateway::start(Fleet::builder(), configs);
     crate::memory::connected(&gateway.fleet().server("here").unwrap()).await;
     let mut client = Client::connect(&gateway, Scope::Union);
     assert_eq!(listed(&mut client, "tools/list").await["ttlMs"], 0);
@@ -183,4 +186,42 @@ async fn the_pages_of_a_long_list_can_be_turned_until_the_list_changes() {
             .unwrap()
             .contains("list again")
     );
+}
+
+/// The time that is left for caching is another with each answer, and the list itself is not written and charged again for it.
+#[tokio::test]
+async fn unread_answers_share_a_list_whatever_is_left_of_its_time() {
+    const LENGTH: usize = 512 * 1024;
+    const ANSWERS: usize = 16;
+    let tool =
+        json!({ "name": "long", "description": "x".repeat(LENGTH), "inputSchema": { "type": "object" } });
+    let server = Memory::new(Script {
+        builtin_tools: false,
+        tools: vec![tool],
+        ..keeping(Speaks::Modern, 3_600_000, false)
+    });
+    let builder = Gateway::builder(Fleet::builder()).max_held_per_client(4 * LENGTH);
+    let gateway = started(builder, &[("a", &server)]).await;
+    let mut client = Client::connect(&gateway, one("a"));
+    let mut asked = Vec::new();
+    for _ in 0..ANSWERS {
+        let params = json!({ "_meta": modern(&json!({})) });
+        asked.push(client.begin("tools/list", params).await);
+        next_millisecond().await;
+    }
+    for id in asked {
+        let answer = client.answer(id).await;
+        let list = &answer["result"];
+        assert!(list["ttlMs"].as_u64() > Some(0), "{}", answer["error"]);
+        assert_eq!(list["tools"][0]["name"], "long");
+    }
+}
+
+/// Lets the gateway run until the clock shows another millisecond.
+async fn next_millisecond() {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+    let before = now();
+    while now() <= before {
+        tokio::task::yield_now().await;
+    }
 }

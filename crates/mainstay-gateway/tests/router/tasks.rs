@@ -323,3 +323,55 @@ async fn what_a_server_sends_for_a_task_is_for_the_client_that_began_it_whicheve
         assert_eq!(other.message().await["id"], next, "nothing of it reached another");
     }
 }
+
+#[tokio::test]
+async fn no_method_reaches_the_task_of_another_client() {
+    let a = legacy("t", &json!({ "list": {} }));
+    a.script
+        .lock()
+        .unwrap()
+        .rules
+        .insert(0, answering("tasks/delete", task("t")));
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let (mut owner, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let (mut other, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let call = json!({ "name": "echo", "arguments": {}, "task": {} });
+    let begun = owner.ask("tools/call", call).await;
+    let id = begun["result"]["task"]["taskId"].clone();
+    for foreign in [&id, &json!("t"), &json!(7)] {
+        let refused = other.ask("tasks/delete", json!({ "taskId": foreign })).await;
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    }
+    assert_eq!(side.count("tasks/delete"), 0);
+    let done = owner.ask("tasks/delete", json!({ "taskId": id })).await;
+    assert_eq!(done["result"]["taskId"], id, "{done}");
+    assert_eq!(side.last_params("tasks/delete").unwrap()["taskId"], "t");
+}
+
+#[tokio::test]
+async fn what_a_client_says_belongs_to_a_task_belongs_to_its_own() {
+    const VENDOR: &str = "notifications/x-vendor";
+    let a = legacy("t", &json!({ "list": {} }));
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let (mut owner, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let (mut other, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let call = json!({ "name": "echo", "arguments": {}, "task": {} });
+    let begun = owner.ask("tools/call", call).await;
+    let id = begun["result"]["task"]["taskId"].clone();
+    let related = |id: &Value| json!({ "name": "echo", "_meta": { RELATED: { "taskId": id } } });
+    let calls = side.count("tools/call");
+    for foreign in [&id, &json!("t"), &json!(7)] {
+        other.notify(VENDOR, related(foreign)).await;
+        let refused = other.ask("tools/call", related(foreign)).await;
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    }
+    assert_eq!((side.count("tools/call"), side.count(VENDOR)), (calls, 0));
+    owner.notify(VENDOR, related(&id)).await;
+    owner.ask("tools/call", related(&id)).await;
+    for method in [VENDOR, "tools/call"] {
+        let received = side.last_params(method).unwrap();
+        assert_eq!(received["_meta"][RELATED]["taskId"], "t", "{method}");
+    }
+}

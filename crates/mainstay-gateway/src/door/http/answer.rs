@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::{Response, StatusCode};
 use mainstay::Era;
-use mainstay::gateway::message::{self, RawJson, RpcError};
+use mainstay::gateway::message::{RawJson, RpcError};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
@@ -55,7 +55,7 @@ pub(super) fn one_body(
     status: StatusCode,
     account: &Account,
 ) -> Response<ResponseBody> {
-    let RequestAnswer { id, result, kind } = answer;
+    let RequestAnswer { id, result, kind, .. } = answer;
     let content = match answer.is_large() {
         true => match answer.write(account) {
             Ok(OutgoingMessage::Whole(line)) => BodyContent::Whole(line),
@@ -68,7 +68,7 @@ pub(super) fn one_body(
             // Not a status that asks for another try: the request was carried out.
             Err(spent) => BodyContent::Whole(answer.instead(spent)),
         },
-        false => BodyContent::Whole(message::response(id, result)),
+        false => BodyContent::Whole(answer.line()),
     };
     let mut response = json(status, content);
     if let (true, Err(error)) = (status.is_client_error(), result) {
@@ -105,6 +105,7 @@ impl HttpService {
                     result: Ok(ended(&id)),
                     id,
                     kind: AnswerKind::Other,
+                    hint: None,
                 }),
             };
             drop((counted, session));

@@ -64,8 +64,11 @@ impl Outbox for StdioOutbox {
         let Ok(room) = self.room.clone().try_acquire_many_owned(needed) else {
             return false;
         };
+        let Ok(message) = self.account.charge_if_room(message) else {
+            return false;
+        };
         let queued = QueuedMessage {
-            message: message.into(),
+            message: OutgoingMessage::from(message),
             _room: Some(room),
         };
         self.queue.try_send(queued).is_ok()
@@ -149,6 +152,17 @@ mod tests {
         queued.recv().await.expect("the large one");
         assert!(outbox.offer(message(whole / 2)) && outbox.offer(message(whole / 2)));
         assert!(!outbox.offer(message(1)));
+    }
+
+    #[tokio::test]
+    async fn optional_messages_are_charged_until_they_are_written() {
+        let budget = Arc::new(Budget::default());
+        let (queue, mut queued) = queue();
+        let outbox = StdioOutbox::new(queue, budget.account(Principal::session(1)));
+        assert!(outbox.offer(message(5000)));
+        assert_eq!(budget.held(), 5000);
+        drop(queued.recv().await);
+        assert_eq!(budget.held(), 0);
     }
 
     #[tokio::test]

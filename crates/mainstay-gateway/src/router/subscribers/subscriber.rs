@@ -13,7 +13,8 @@ use serde::Deserialize;
 
 use super::super::resolve::Upstream;
 use super::super::subscriptions::{RESOURCE_LIMIT, Subscription, Topic};
-use super::{Broadcast, Level, SubscriberEntry, Subscribers, TopicSubscription};
+use super::super::tasks::OwnTasks;
+use super::{Broadcast, Level, SubscriberDelivery, SubscriberEntry, Subscribers, TopicSubscription};
 use crate::client::Client;
 use crate::isolation::{Isolated, OwnServers};
 use crate::protocol::invalid_params;
@@ -166,10 +167,16 @@ impl Subscribers {
     pub(crate) fn catalog_changed(&self, catalog: &Arc<Catalog>, isolated: &Isolated) {
         let mut table = self.table();
         let changed = table.seen.look(catalog, isolated);
-        for entry in table.entries.values() {
-            let mine = changed.iter().filter(|(scope, _)| entry.sees(scope, isolated));
-            entry.send_list_changes(mine.map(|(_, kind)| *kind));
-        }
+        let changes: Vec<_> = table
+            .entries
+            .values()
+            .flat_map(|entry| {
+                let mine = changed.iter().filter(|(scope, _)| entry.sees(scope, isolated));
+                entry.list_changes(mine.map(|(_, kind)| *kind))
+            })
+            .collect();
+        drop(table);
+        send_list_changes(&changes);
     }
 }
 
@@ -185,13 +192,22 @@ impl SubscriberEntry {
         }
     }
 
-    pub(super) fn send_list_changes(&self, kinds: impl Iterator<Item = Kind>) {
+    /// The notifications of changes of these lists that it gets.
+    pub(super) fn list_changes(&self, kinds: impl Iterator<Item = Kind>) -> Vec<ListChange> {
         let mut methods: Vec<_> = kinds.filter_map(|kind| self.lists.method(kind)).collect();
         // Resources and their templates share a method, and so do several servers. They come kind by kind.
         methods.dedup();
-        for method in methods {
-            self.send(&Broadcast::of_change(method, None));
-        }
+        let changes = methods.into_iter().map(|method| (self.delivery.clone(), method));
+        changes.collect()
+    }
+}
+
+/// A notification that a list changed: to whom it goes, and its method.
+pub(super) type ListChange = (SubscriberDelivery, &'static str);
+
+pub(super) fn send_list_changes(changes: &[ListChange]) {
+    for (delivery, method) in changes {
+        Broadcast::of_change(method, None).send_to(delivery, None);
     }
 }
 
@@ -228,16 +244,20 @@ impl Subscribers {
         params: Option<&RawJson>,
         except: Option<u64>,
     ) -> bool {
-        let mut is_sent = false;
-        for (subscriber, entry) in &self.table().entries {
-            let begun = entry.session().is_some() && entry.tasks.has(server, id);
-            if begun && entry.shares(server) && Some(*subscriber) != except {
-                let status = params.and_then(|params| entry.tasks.with_public_id(server, params));
-                entry.send(&Broadcast::of_state(TASK_STATUS, status.as_ref()));
-                is_sent = true;
-            }
-        }
-        is_sent
+        let table = self.table();
+        let others = table
+            .entries
+            .iter()
+            .filter(|(subscriber, _)| Some(**subscriber) != except);
+        let owners: Vec<_> = others
+            .filter(|(_, entry)| {
+                entry.session().is_some() && entry.tasks.has(server, id) && entry.shares(server)
+            })
+            .map(|(_, entry)| entry.task_delivery())
+            .collect();
+        drop(table);
+        send_status(TASK_STATUS, params, server, id, &owners);
+        !owners.is_empty()
     }
 
     /// Sends the status of a task to the listens that follow it: at the shared server, or at the session's `own` server.
@@ -254,21 +274,42 @@ impl Subscribers {
         let has_ended = matches!(status.as_str(), "completed" | "failed" | "cancelled");
         let topic = Topic::Task {
             server: server.to_owned(),
-            id: task_id,
+            id: task_id.clone(),
         };
-        let mut ended = Vec::new();
+        let (mut followers, mut ended) = (Vec::new(), Vec::new());
         let mut table = self.table();
         let follow = |entry: &&mut SubscriberEntry| entry.is_subscribed(&topic, server, own);
         for entry in table.entries.values_mut().filter(follow) {
-            let status = params.and_then(|params| entry.tasks.with_public_id(server, params));
-            entry.send(&Broadcast::of_state(TASK_FOLLOWED, status.as_ref()));
+            followers.push(entry.task_delivery());
             if has_ended {
                 ended.extend(entry.topics.remove(&topic));
             }
         }
         drop(table);
-        // Subscriptions end outside of the lock.
+        send_status(TASK_FOLLOWED, params, server, &task_id, &followers);
+        // Subscriptions end outside of the lock too.
         drop(ended);
+    }
+}
+
+/// A subscriber that gets the status of a task, and how it knows its tasks.
+type TaskDelivery = (SubscriberDelivery, OwnTasks);
+
+impl SubscriberEntry {
+    fn task_delivery(&self) -> TaskDelivery {
+        (self.delivery.clone(), self.tasks.clone())
+    }
+}
+
+/// Sends the status of a task of a server, with the id by which each subscriber knows the task.
+fn send_status(method: &str, params: Option<&RawJson>, server: &str, id: &str, to: &[TaskDelivery]) {
+    if to.is_empty() {
+        return;
+    }
+    let broadcast = Broadcast::of_state(method, params);
+    for (delivery, tasks) in to {
+        let public_id = (!tasks.have_server_ids()).then(|| tasks.public_id(server, id));
+        broadcast.send_to(delivery, public_id.as_deref());
     }
 }
 

@@ -4,19 +4,20 @@
 //! remembers nothing to check it. In the union the id also says which server has the task. A client without a token and a session
 //! has no identity: every such client that shows the id can use it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mainstay::gateway::message::{Object, RawJson, RpcError};
+use mainstay::gateway::message::{Object, Params, RawJson, RpcError, process_payload};
 use mainstay::handler::ServerNotification;
 use ring::hmac;
 use ring::rand::SystemRandom;
 
 use crate::lock::lock;
 use crate::principal::{Principal, TokenDigest};
-use crate::protocol::text;
+use crate::protocol::{invalid_params, text};
+use crate::router::resolve::unknown;
 use crate::scope::Scope;
 
 /// Tasks of one principal that are remembered. The oldest are forgotten: the client can use their ids, but the gateway does not list
@@ -73,9 +74,11 @@ struct TaskOwners {
 impl TaskOwners {
     fn set(&mut self, server: &str, id: &str, principal: Vec<u8>) {
         let task = (server.to_owned(), id.to_owned());
-        if self.principals.insert(task.clone(), principal).is_none() {
-            self.order.push_back(task);
+        if self.principals.insert(task.clone(), principal).is_some() {
+            // The later task is as young as any other, and must be remembered as long: else the id from before would be valid again.
+            self.order.retain(|known| *known != task);
         }
+        self.order.push_back(task);
         if self.order.len() > OWNER_LIMIT
             && let Some(oldest) = self.order.pop_front()
         {
@@ -103,6 +106,8 @@ type TaskTable = Mutex<BegunTasks>;
 struct BegunTasks {
     /// Server and id, the latest last.
     tasks: VecDeque<(String, String)>,
+    /// The same tasks: a server may list very many, and each is looked up.
+    known: HashSet<(String, String)>,
     /// Notifications that came before the result that names their task, with the id of the task.
     early: VecDeque<(String, ServerNotification)>,
 }
@@ -167,10 +172,14 @@ impl OwnTasks {
             return Vec::new();
         }
         let mut table = lock(&self.begun);
-        if table.tasks.len() >= TASK_LIMIT {
-            table.tasks.pop_front();
+        if table.tasks.len() >= TASK_LIMIT
+            && let Some(oldest) = table.tasks.pop_front()
+        {
+            table.known.remove(&oldest);
         }
-        table.tasks.push_back((server.to_owned(), id.to_owned()));
+        let task = (server.to_owned(), id.to_owned());
+        table.known.insert(task.clone());
+        table.tasks.push_back(task);
         let is_of_it = |(of, early): &(String, ServerNotification)| of == id && *early.server == *server;
         let early = std::mem::take(&mut table.early);
         let (early, rest): (Vec<_>, _) = early.into_iter().partition(is_of_it);
@@ -195,9 +204,8 @@ impl OwnTasks {
 
     /// Whether its principal has begun this task of this server.
     pub(crate) fn has(&self, server: &str, id: &str) -> bool {
-        let table = lock(&self.begun);
-        let mut tasks = table.tasks.iter();
-        tasks.any(|(at, task)| at == server && task == id) && !self.is_of_another(server, id)
+        let task = (server.to_owned(), id.to_owned());
+        lock(&self.begun).known.contains(&task) && !self.is_of_another(server, id)
     }
 
     /// Whether another principal has begun a task with this id since.
@@ -224,7 +232,7 @@ impl OwnTasks {
     }
 
     /// Whether the client knows tasks by the ids that their server gave.
-    pub(super) fn have_server_ids(&self) -> bool {
+    pub(in crate::router) fn have_server_ids(&self) -> bool {
         self.are_all() && matches!(self.scope, Scope::Server(_))
     }
 
@@ -295,6 +303,30 @@ impl OwnTasks {
         let what = || format!("{method} declined: the client whose call runs did not begin this task");
         let declined = || RpcError::new(RpcError::INVALID_REQUEST, what());
         self.shown(server, params).map(Some).ok_or_else(declined)
+    }
+
+    /// Parameters of the client with the id by which the server knows the task that they belong to. Fails where the client has no such
+    /// task at this server.
+    ///
+    /// Cancel safety: dropping it loses the parameters.
+    pub(in crate::router) async fn related_params(
+        &self,
+        server: &str,
+        params: Params,
+    ) -> Result<Params, RpcError> {
+        let related = params.meta().and_then(|meta| meta.get(RELATED));
+        let Some(related) = related.filter(|_| !self.have_server_ids()) else {
+            return Ok(params);
+        };
+        let id: Option<String> =
+            Object::parse(related).and_then(|related| related.get("taskId")?.parse().ok());
+        let id = id.ok_or_else(|| invalid_params(format!("`{RELATED}` in `_meta` names no task")))?;
+        let known = self.known(&id).filter(|(at, _)| at == server);
+        let (_, known) = known.ok_or_else(|| unknown("task", &id))?;
+        let raw = params.to_raw();
+        let length = raw.as_ref().map_or(0, |raw| raw.as_bytes().len());
+        let renamed = move || Some(RelatedMessage::read(&raw?)?.renamed(&known));
+        Ok(Params::read(process_payload(length, renamed).await).await)
     }
 
     /// A message of the client with the id by which the server knows the task that it belongs to.
@@ -456,8 +488,15 @@ mod tests {
         of(bob).began("s", "1");
         assert_eq!(of(ann).known(&public), None);
         assert!(!of(ann).has("s", "1") && of(bob).has("s", "1"));
-        for n in 0..OWNER_LIMIT {
+        // The later client is remembered as long as if its task were the first with this id.
+        for n in 1..OWNER_LIMIT {
             of(bob).began("s", &format!("other {n}"));
+        }
+        assert_eq!(of(ann).known(&public), None);
+        of(bob).began("s", "1");
+        for n in 1..OWNER_LIMIT {
+            of(bob).began("s", &format!("another {n}"));
+            assert_eq!(of(ann).known(&public), None, "after {n} others");
         }
         let owners = lock(&tasks.owners);
         assert_eq!(

@@ -72,6 +72,7 @@ fn answer_of(result: Result<RawJson, RpcError>) -> RequestAnswer {
         id: RawJson::from(1),
         result,
         kind: AnswerKind::Other,
+        hint: None,
     }
 }
 
@@ -363,6 +364,7 @@ async fn a_large_answer_is_held_until_its_last_byte_is_sent_and_there_is_no_room
         id: RawJson::from(2),
         result: large(MIB + MIB / 2),
         kind: AnswerKind::List,
+        hint: None,
     };
     let response_to = |answer| one_body(answer, StatusCode::OK, &account);
     let mut response = response_to(&answer);
