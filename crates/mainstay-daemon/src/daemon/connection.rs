@@ -12,7 +12,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::halves::{self, SocketReader, SocketWriter};
-use super::listed::OwnServer;
+use super::listed::UnsharedServer;
 use super::pool::{Membership, PoolKey, of_command, of_url};
 use super::stream::{BridgeInput, PeekedStream};
 use super::{CONNECTION_LIMIT, Daemon, lock, seconds};
@@ -158,7 +158,7 @@ impl Daemon {
         let name = config.name().to_owned();
         let gateway = self.settings.gateways.of(&config, fleet);
         let gateway = gateway.for_one_client().start([config]);
-        let own = OwnServer::new(self, self.listing.add(&name, &switch_key, &gateway), &gateway);
+        let own = UnsharedServer::new(self, self.listing.add(&name, &switch_key, &gateway), &gateway);
         let end = self.serve_on(&gateway, scope, input, output).await;
         gateway.close(self.settings.stop_within).await;
         drop(own);

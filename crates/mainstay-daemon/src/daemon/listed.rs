@@ -19,12 +19,12 @@ pub(super) struct ServerListing {
 }
 
 /// A server that one bridge has for itself, in the status of the daemon as long as this lives.
-pub(super) struct OwnServer {
+pub(super) struct UnsharedServer {
     daemon: Arc<Daemon>,
     listed: ListedServer,
 }
 
-impl OwnServer {
+impl UnsharedServer {
     pub(super) fn new(daemon: &Arc<Daemon>, listed: ListedServer, gateway: &Gateway) -> Self {
         lock(&daemon.own).insert(listed.name.clone(), gateway.clone());
         Self {
@@ -34,7 +34,7 @@ impl OwnServer {
     }
 }
 
-impl Drop for OwnServer {
+impl Drop for UnsharedServer {
     fn drop(&mut self) {
         lock(&self.daemon.own).remove(&self.listed.name);
     }
