@@ -12,6 +12,8 @@ pub(super) enum Fate {
     NotSent,
     /// The daemon may have read it.
     Unknown,
+    /// The daemon may have read it, and it may be sent again all the same.
+    Repeatable,
 }
 
 /// The answer to a request with this id (as it is written), with the end of the line.
@@ -28,6 +30,10 @@ pub(super) fn answer(
         Fate::Unknown => (
             "unknown",
             "The call may have run: check its effects before you call it again.",
+        ),
+        Fate::Repeatable => (
+            "unknown",
+            "The request may have run. It can be sent again in a moment.",
         ),
     };
     let text = format!("{why} {ran}");

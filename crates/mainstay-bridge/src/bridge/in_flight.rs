@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::read_lists::ListKind;
 use crate::methods::only_reads;
 
 /// The longest line that is kept to be sent again; with a longer one, the request fails when the daemon does.
@@ -29,6 +30,8 @@ pub(super) struct InFlightRequest {
     pub(super) effect: SessionEffect,
     /// Whether the daemon has acknowledged this listen.
     pub(super) is_acknowledged: bool,
+    /// Whether a daemon that is gone may have run it.
+    pub(super) may_have_run: bool,
 }
 
 /// What the success of a request changes in the session.
@@ -41,6 +44,8 @@ pub(super) enum SessionEffect {
     Unsubscribe(String),
     /// The parameters as they were sent.
     SetLevel(String),
+    /// The host has read this list.
+    Read(ListKind),
 }
 
 impl InFlightRequests {
@@ -64,6 +69,7 @@ impl InFlightRequests {
             line: line.map(<[u8]>::to_vec),
             effect,
             is_acknowledged: false,
+            may_have_run: false,
         };
         self.kept_bytes += request.kept_bytes();
         if let Some(other) = self.requests.insert(id.to_owned(), request) {
@@ -76,6 +82,13 @@ impl InFlightRequests {
         let request = self.requests.remove(id)?;
         self.kept_bytes -= request.kept_bytes();
         Some(request)
+    }
+
+    /// A daemon that is gone may have run all of these.
+    pub(super) fn may_have_run(&mut self) {
+        for request in self.requests.values_mut() {
+            request.may_have_run = true;
+        }
     }
 
     pub(super) fn get_mut(&mut self, id: &str) -> Option<&mut InFlightRequest> {

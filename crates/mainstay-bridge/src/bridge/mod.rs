@@ -9,6 +9,7 @@ mod envelope;
 mod failure;
 mod in_flight;
 mod lines;
+mod read_lists;
 mod roots;
 mod session;
 
@@ -380,6 +381,7 @@ impl Bridge {
                 match passed {
                     FromDaemon::Pass => self.write_host(line)?,
                     FromDaemon::Swallow(id) => return Ok(Passed::Swallowed(id)),
+                    FromDaemon::Replace(notification) => self.write_host(&notification)?,
                     FromDaemon::Ends(notice) => return Ok(Passed::EndNotice(notice)),
                 }
             }

@@ -3,13 +3,14 @@
 //! Invariants: each request of the host is answered once, by a daemon or by the bridge. A request that may have run is not sent again
 //! unless it may be repeated. A question that is open when its daemon ends is withdrawn.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::value::RawValue;
 
 use super::envelope::{LineKind, raw_of, text_of};
 use super::failure::{self, Fate};
 use super::in_flight::{InFlightRequests, SessionEffect};
+use super::read_lists::{ListKind, ReadLists};
 use crate::hello::{EndNotice, Goodbye, PREFIX};
 
 /// What says in a request that it is modern.
@@ -18,6 +19,7 @@ const VERSION_KEY: &[u8] = b"\"io.modelcontextprotocol/protocolVersion\"";
 const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 /// Subscriptions of a session: the daemon allows fewer.
 const SUBSCRIPTION_LIMIT: usize = 16 * 1024;
+
 #[derive(Default)]
 pub(super) struct HostSession {
     in_flight: InFlightRequests,
@@ -27,8 +29,10 @@ pub(super) struct HostSession {
     /// The parameters of the last `logging/setLevel`.
     level: Option<String>,
     subscriptions: BTreeSet<String>,
-    /// Answers to these ids are for the bridge.
-    replayed: HashSet<String>,
+    /// The lists whose changes the host is notified of.
+    lists: ReadLists,
+    /// Answers to these ids are for the bridge. `Some` for the answer with a list.
+    replayed: HashMap<String, Option<ListKind>>,
     /// Listens whose next acknowledgement the host has had already.
     acknowledged: HashSet<String>,
     /// The daemon's requests that the host has not answered. No other daemon uses their ids.
@@ -51,6 +55,8 @@ pub(super) enum FromDaemon {
     Pass,
     /// It was for the bridge. `Some` with the id that it answers.
     Swallow(Option<String>),
+    /// It was for the bridge, and the host gets this notification in its place.
+    Replace(Vec<u8>),
     /// The daemon ends the connection.
     Ends(EndNotice),
 }
@@ -104,13 +110,18 @@ impl HostSession {
             .iter()
             .filter_map(|id| Some((id, self.in_flight.remove(id)?)));
         let answers = requests.map(|(id, request)| {
-            failure::answer(id, &request.method, request.is_modern, Fate::NotSent, why, server)
+            let fate = match request.may_have_run {
+                true => Fate::Repeatable,
+                false => Fate::NotSent,
+            };
+            failure::answer(id, &request.method, request.is_modern, fate, why, server)
         });
         answers.collect()
     }
 
     fn add(&mut self, id: &str, method: &str, params: Option<&RawValue>, line: Option<&[u8]>) {
         let text = params.map_or("", RawValue::get);
+        let is_modern = memchr::memmem::find(text.as_bytes(), VERSION_KEY).is_some();
         let effect = match method {
             "initialize" => SessionEffect::Initialize(text.to_owned()),
             "logging/setLevel" => SessionEffect::SetLevel(text.to_owned()),
@@ -120,9 +131,15 @@ impl HostSession {
             "resources/unsubscribe" => {
                 text_of(params, "uri").map_or(SessionEffect::None, SessionEffect::Unsubscribe)
             }
+            // A modern host listens for changes; its listens are sent again.
+            method if !is_modern => match ListKind::read_by(method) {
+                Some(list) if raw_of(params, "cursor").is_none_or(|cursor| cursor == "null") => {
+                    SessionEffect::Read(list)
+                }
+                Some(_) | None => SessionEffect::None,
+            },
             _other => SessionEffect::None,
         };
-        let is_modern = memchr::memmem::find(text.as_bytes(), VERSION_KEY).is_some();
         self.in_flight.add(id, method, is_modern, effect, line);
     }
 
@@ -146,11 +163,14 @@ impl HostSession {
             return goodbye.map_or(FromDaemon::Swallow(None), |line| FromDaemon::Ends(line.goodbye));
         }
         match LineKind::of(line) {
-            LineKind::Response { id, error, .. } => {
-                if self.replayed.remove(id) {
-                    return FromDaemon::Swallow(Some(id.to_owned()));
+            LineKind::Response { id, result, error } => {
+                let result = success(result, error);
+                if let Some(list) = self.replayed.remove(id) {
+                    let changed = list.and_then(|list| self.lists.compare(list, result?));
+                    return changed
+                        .map_or_else(|| FromDaemon::Swallow(Some(id.to_owned())), FromDaemon::Replace);
                 }
-                self.answered(id, error.is_none());
+                self.answered(id, result);
                 FromDaemon::Pass
             }
             LineKind::Request { id, .. } => {
@@ -169,8 +189,8 @@ impl HostSession {
             },
             LineKind::Batch(messages) => {
                 for message in messages {
-                    if let LineKind::Response { id, error, .. } = LineKind::of(message.get().as_bytes()) {
-                        self.answered(id, error.is_none());
+                    if let LineKind::Response { id, result, error } = LineKind::of(message.get().as_bytes()) {
+                        self.answered(id, success(result, error));
                     }
                 }
                 FromDaemon::Pass
@@ -179,14 +199,15 @@ impl HostSession {
         }
     }
 
-    fn answered(&mut self, id: &str, is_success: bool) {
+    /// Notes an answer to the host; `result` if it is a success.
+    fn answered(&mut self, id: &str, result: Option<&str>) {
         let Some(request) = self.in_flight.remove(id) else {
             return;
         };
         self.acknowledged.remove(id);
-        if !is_success {
+        let Some(result) = result else {
             return;
-        }
+        };
         match request.effect {
             SessionEffect::None => {}
             SessionEffect::Initialize(params) => self.initialize = Some(params),
@@ -199,6 +220,7 @@ impl HostSession {
             SessionEffect::Unsubscribe(uri) => {
                 self.subscriptions.remove(&uri);
             }
+            SessionEffect::Read(list) => self.lists.note(list, result),
         }
     }
 
@@ -248,6 +270,9 @@ impl HostSession {
             }
         }
         self.not_sent(&failed);
+        if fate == Fate::Unknown {
+            self.in_flight.may_have_run();
+        }
         self.replayed.clear();
         self.acknowledged.clear();
         messages.extend(self.questions.drain().map(|id| failure::cancelled(&id)));
@@ -264,7 +289,7 @@ impl HostSession {
     /// The `initialize` of the session for a new daemon, and its id; `None` if the host has opened no session.
     pub(super) fn replay_initialize(&mut self) -> Option<(Vec<u8>, String)> {
         let params = self.initialize.clone()?;
-        Some(self.replay("initialize", &params))
+        Some(self.replay("initialize", &params, None))
     }
 
     /// What a new daemon gets after that: the rest of the session, and the requests that it is to answer, in their order.
@@ -274,11 +299,17 @@ impl HostSession {
             lines.push(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n".to_vec());
         }
         if let Some(params) = self.level.clone() {
-            lines.push(self.replay("logging/setLevel", &params).0);
+            lines.push(self.replay("logging/setLevel", &params, None).0);
         }
         for uri in self.subscriptions.clone() {
             let params = serde_json::json!({ "uri": uri }).to_string();
-            lines.push(self.replay("resources/subscribe", &params).0);
+            lines.push(self.replay("resources/subscribe", &params, None).0);
+        }
+        if self.initialize.is_some() {
+            // A daemon notifies a session of the lists that it has read. What changed before, the answers show.
+            for list in self.lists.all() {
+                lines.push(self.replay(list.method(), "", Some(list)).0);
+            }
         }
         for (id, request) in self.in_flight.in_order() {
             lines.extend(request.line.clone());
@@ -304,15 +335,20 @@ impl HostSession {
         self.has_requests() || !self.subscriptions.is_empty()
     }
 
-    fn replay(&mut self, method: &str, params: &str) -> (Vec<u8>, String) {
+    fn replay(&mut self, method: &str, params: &str, list: Option<ListKind>) -> (Vec<u8>, String) {
         self.last_replay += 1;
         let id = format!("\"mainstay-replay-{}\"", self.last_replay);
-        self.replayed.insert(id.clone());
+        self.replayed.insert(id.clone(), list);
         let params = if params.is_empty() { "{}" } else { params };
         let line =
             format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n");
         (line.into_bytes(), id)
     }
+}
+
+/// The result of an answer; `None` if it is an error.
+fn success<'a>(result: Option<&'a RawValue>, error: Option<&RawValue>) -> Option<&'a str> {
+    error.is_none().then(|| result.map_or("", RawValue::get))
 }
 
 #[cfg(test)]

@@ -332,3 +332,102 @@ fn a_daemon_is_needed_for_open_requests_and_for_subscriptions() {
     session.note_daemon_line(&answer(2));
     assert!(!session.needs_daemon());
 }
+
+/// An answer with a list of this one item.
+fn list_answer(id: &Value, item: &str) -> Vec<u8> {
+    line(&json!({ "jsonrpc": "2.0", "id": id, "result": { "items": [item] } }))
+}
+
+/// A session whose host has read these lists, and one page more of each.
+fn session_that_read(lists: &[&str]) -> HostSession {
+    let mut session = HostSession::default();
+    session.note_host_line(&request(1, "initialize", &json!({})));
+    session.note_daemon_line(&answer(1));
+    for list in lists {
+        for (params, item) in [
+            (json!({}), "first"),
+            (json!({ "cursor": "2" }), "on the second page"),
+        ] {
+            session.note_host_line(&request(2, list, &params));
+            session.note_daemon_line(&list_answer(&json!(2), item));
+        }
+    }
+    session
+}
+
+#[test]
+fn a_host_is_notified_of_each_list_that_is_different_at_the_next_daemon() {
+    for (list, changed) in [
+        ("tools/list", "notifications/tools/list_changed"),
+        ("prompts/list", "notifications/prompts/list_changed"),
+        ("resources/list", "notifications/resources/list_changed"),
+        ("resources/templates/list", "notifications/resources/list_changed"),
+    ] {
+        let mut session = session_that_read(&[list]);
+        for (item, is_changed) in [
+            ("first", false),
+            ("second", true),
+            ("second", false),
+            ("first", true),
+        ] {
+            assert!(session.lost(None, WHY, None).is_empty());
+            let replayed = parsed(&session.replay_rest());
+            let [read] = &replayed[..] else {
+                panic!("{replayed:?}");
+            };
+            assert_eq!((&read["method"], &read["params"]), (&json!(list), &json!({})));
+            let got = session.note_daemon_line(&list_answer(&read["id"], item));
+            match (is_changed, got) {
+                (true, FromDaemon::Replace(notification)) => {
+                    assert_eq!(methods(&[notification]), [changed]);
+                }
+                (false, FromDaemon::Swallow(Some(_))) => {}
+                (_, got) => panic!("{list} {item}: {got:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn lists_that_the_host_did_not_get_are_not_read_again_and_an_error_is_no_change() {
+    let mut session = session_that_read(&["tools/list"]);
+    let modern = json!({ "_meta": { "io.modelcontextprotocol/protocolVersion": "2026-06-30" } });
+    session.note_host_line(&request(3, "prompts/list", &modern));
+    session.note_daemon_line(&list_answer(&json!(3), "first"));
+    let error = |id: &Value| {
+        line(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32000, "message": "not up" } }))
+    };
+    session.note_host_line(&request(4, "resources/list", &json!({})));
+    session.note_daemon_line(&error(&json!(4)));
+    session.lost(None, WHY, None);
+    let replayed = parsed(&session.replay_rest());
+    let [read] = &replayed[..] else {
+        panic!("{replayed:?}");
+    };
+    let got = session.note_daemon_line(&error(&read["id"]));
+    assert!(
+        matches!(got, FromDaemon::Swallow(Some(_))),
+        "a list that cannot be had says nothing of a change: {got:?}"
+    );
+}
+
+#[test]
+fn a_request_that_a_dead_daemon_may_have_run_does_not_fail_as_not_sent() {
+    let mut session = HostSession::default();
+    session.note_host_line(&request(1, "resources/read", &json!({ "uri": "mem://a" })));
+    assert!(session.lost(None, WHY, None).is_empty());
+    session.note_host_line(&request(2, "tools/call", &json!({ "name": "pay" })));
+    let failed = parsed(&session.give_up(WHY, None));
+    let said = failed[0]["error"]["message"].as_str().unwrap();
+    assert!(said.contains("may have run"), "{said}");
+    assert_eq!(failed[0]["error"]["data"]["mainstay"]["outcome"], "unknown");
+    assert_eq!(
+        failed[1]["result"]["_meta"]["mainstay"]["outcome"], "not_sent",
+        "no daemon had this one"
+    );
+
+    session.note_host_line(&request(3, "resources/read", &json!({ "uri": "mem://a" })));
+    session.lost(stopped(true), WHY, None);
+    let failed = parsed(&session.give_up(WHY, None));
+    assert_eq!(failed[0]["error"]["data"]["mainstay"]["outcome"], "not_sent");
+}
