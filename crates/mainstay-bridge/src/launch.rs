@@ -4,7 +4,7 @@
 //! daemon is a child of no bridge, and no signal of a terminal reaches it. The daemon reports on a pipe that it is ready, that another
 //! daemon runs, or why it cannot run.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -66,7 +66,10 @@ pub enum DaemonStart {
 #[non_exhaustive]
 pub enum LaunchError {
     /// The program cannot be run.
-    #[error("cannot run `{}` to start the daemon ({source})", program.display())]
+    #[error(
+        "cannot run `{}` to start the daemon ({source}): run `mainstay daemon start`; if Mainstay has moved, restart this host after that",
+        program.display()
+    )]
     Spawn {
         /// The program.
         program: PathBuf,
@@ -124,20 +127,7 @@ impl Launcher {
 
     /// Starts a daemon, and waits until it reports.
     pub fn start(&self, directory: &RuntimeDirectory, within: Duration) -> Result<DaemonStart, LaunchError> {
-        let mut command = Command::new(&self.program);
-        command.args(&self.arguments).env_clear();
-        let inherited = DEFAULT_VARIABLES.iter().chain(&PLACES);
-        command.envs(inherited.filter_map(|name| Some((*name, std::env::var_os(name)?))));
-        command.current_dir("/");
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        let failed = |source| LaunchError::Spawn {
-            program: self.program.clone(),
-            source,
-        };
-        let mut starter = command.spawn().map_err(failed)?;
+        let mut starter = self.spawn()?;
         let report = read_report(&mut starter, within);
         // It ends as soon as it has started the daemon.
         if report.is_none() {
@@ -154,6 +144,36 @@ impl Launcher {
             "" => Err(LaunchError::Ended { log }),
             why => Err(LaunchError::Refused(why.to_owned())),
         }
+    }
+}
+
+impl Launcher {
+    fn spawn(&self) -> Result<Child, LaunchError> {
+        let spawned = self.command(self.program.as_os_str()).spawn();
+        let spawned = match (spawned, self.program.file_name()) {
+            // An upgrade may have removed the directory of this version. The link to the next one is on the PATH.
+            (Err(error), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
+                self.command(name).spawn().map_err(|_| error)
+            }
+            (spawned, _) => spawned,
+        };
+        spawned.map_err(|source| LaunchError::Spawn {
+            program: self.program.clone(),
+            source,
+        })
+    }
+
+    fn command(&self, program: &OsStr) -> Command {
+        let mut command = Command::new(program);
+        command.args(&self.arguments).env_clear();
+        let inherited = DEFAULT_VARIABLES.iter().chain(&PLACES);
+        command.envs(inherited.filter_map(|name| Some((*name, std::env::var_os(name)?))));
+        command.current_dir("/");
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        command
     }
 }
 
