@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bridge;
 use crate::dial::{ConnectError, DaemonDialer};
-use crate::hello::ConnectRequest;
+use crate::hello::{ConnectRequest, VERSION};
 use crate::launch::Launcher;
 use crate::runtime_dir::{RuntimeDirError, RuntimeDirectory};
 
@@ -39,6 +39,11 @@ pub enum HandoverError {
     /// It was not started by `mainstay connect`.
     #[error("this program is a part of Mainstay: run `mainstay connect`")]
     NotHanded,
+    /// `mainstay` is of another version.
+    #[error(
+        "this `mainstay-bridge`, version {VERSION}, does not understand the `mainstay` that started it: install both programs from one release"
+    )]
+    OtherVersion,
     /// The directory cannot be used.
     #[error(transparent)]
     Directory(#[from] RuntimeDirError),
@@ -70,7 +75,7 @@ pub fn hand_over(mainstay: &Path, launcher: &Launcher, request: &ConnectRequest)
 /// Is the bridge that `mainstay` handed over, until its host closes its side.
 pub fn run() -> Result<(), HandoverError> {
     let handed = env::var(VARIABLE).map_err(|_| HandoverError::NotHanded)?;
-    let handed: Handover = serde_json::from_str(&handed).map_err(|_| HandoverError::NotHanded)?;
+    let handed: Handover = serde_json::from_str(&handed).map_err(|_| HandoverError::OtherVersion)?;
     let directory = RuntimeDirectory::find(|name| env::var_os(name))?;
     let launcher = Launcher::of(handed.launcher, handed.arguments);
     bridge::run(DaemonDialer::new(directory, launcher), handed.request)?;
