@@ -4,6 +4,9 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
 use crate::hello::{Ask, Hello, HelloReply, LINE_LIMIT, PROTOCOL, VERSION, line};
 use crate::launch::{DaemonStart, LaunchError, Launcher};
 use crate::lock::{is_held, noted_pid};
@@ -68,7 +71,7 @@ pub(crate) struct Dialed {
 enum TryError {
     /// There is no daemon.
     NoDaemon,
-    /// The daemon was about to end, or has too many connections: it may be different in a moment.
+    /// The daemon was about to end, or its queue of connections is full: it may be different in a moment.
     Again(io::Error),
     Final(ConnectError),
 }
@@ -165,21 +168,7 @@ pub(crate) fn dial_running(
 }
 
 fn dial_once(directory: &RuntimeDirectory, hello: &[u8]) -> Result<Dialed, TryError> {
-    let socket = directory.socket();
-    let mut stream = connect(&socket).map_err(|error| match error.kind() {
-        // A socket that a dead daemon left refuses.
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => TryError::NoDaemon,
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => TryError::Again(error),
-        _ => TryError::Final(ConnectError::Socket {
-            socket: socket.display().to_string(),
-            source: error,
-        }),
-    })?;
-    send_hello(&mut stream, hello).map_err(TryError::Again)?;
-    let Some(line) = read_line(&mut stream, REPLY_TIMEOUT).map_err(TryError::Again)? else {
-        let pid = noted_pid(&directory.lock());
-        return Err(TryError::Final(ConnectError::Silent { pid }));
-    };
+    let (stream, line) = exchange(directory, hello)?;
     let reply: HelloReply = serde_json::from_slice(&line).map_err(|_| {
         let what = format!(
             "the daemon answers in a way that version {VERSION} of this program does not understand: run `mainstay daemon restart`"
@@ -197,6 +186,62 @@ fn dial_once(directory: &RuntimeDirectory, hello: &[u8]) -> Result<Dialed, TryEr
         return Err(TryError::Final(ConnectError::Refused(what)));
     }
     Ok(Dialed { stream, reply })
+}
+
+/// What became of the order to end.
+pub(crate) enum EndReply {
+    NoDaemon,
+    /// The daemon ends, and the connection with it.
+    Accepted(UnixStream),
+    /// The daemon does not know the order.
+    Refused,
+    /// The daemon does not answer.
+    Unanswered,
+}
+
+/// What every protocol says in the answer to the order to end.
+#[derive(Deserialize)]
+struct EndAnswer {
+    #[serde(rename = "mainstay")]
+    _number: u32,
+    #[serde(default)]
+    error: Option<IgnoredAny>,
+}
+
+/// Orders the daemon that runs to end, whatever the number of its protocol.
+pub(crate) fn order_end(directory: &RuntimeDirectory, ask: Ask) -> EndReply {
+    match exchange(directory, &line(&Hello::asking(ask))) {
+        Ok((stream, line)) => match serde_json::from_slice(&line) {
+            Ok(EndAnswer { error: None, .. }) => EndReply::Accepted(stream),
+            Ok(EndAnswer { error: Some(_), .. }) | Err(_) => EndReply::Refused,
+        },
+        Err(TryError::NoDaemon) => EndReply::NoDaemon,
+        Err(TryError::Again(_) | TryError::Final(_)) => EndReply::Unanswered,
+    }
+}
+
+/// Connects, sends the first line, and reads the first line of the daemon.
+fn exchange(directory: &RuntimeDirectory, hello: &[u8]) -> Result<(UnixStream, Vec<u8>), TryError> {
+    let socket = directory.socket();
+    let mut stream = connect(&socket).map_err(|error| match error.kind() {
+        // A socket that a dead daemon left refuses.
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => TryError::NoDaemon,
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => TryError::Again(error),
+        _ => TryError::Final(ConnectError::Socket {
+            socket: socket.display().to_string(),
+            source: error,
+        }),
+    })?;
+    // A daemon without room refuses before it reads.
+    let sent = send_hello(&mut stream, hello);
+    match read_line(&mut stream, REPLY_TIMEOUT) {
+        Ok(Some(line)) => Ok((stream, line)),
+        Ok(None) => {
+            let pid = noted_pid(&directory.lock());
+            Err(TryError::Final(ConnectError::Silent { pid }))
+        }
+        Err(error) => Err(TryError::Again(sent.err().unwrap_or(error))),
+    }
 }
 
 /// Sends the first line. A daemon that is stopped does not read it, and a long one does not fit into the socket.

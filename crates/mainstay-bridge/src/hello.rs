@@ -9,7 +9,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The number of this protocol. It changes when an older side would misunderstand a newer one.
+/// The number of this protocol. It changes when an older side would misunderstand a newer one. A daemon takes the order to end under every
+/// number: that is how the next one takes its place.
 pub const PROTOCOL: u32 = 1;
 
 /// The version of this program.
@@ -41,6 +42,13 @@ pub struct Hello {
 pub struct ProtocolNumber {
     /// The number.
     pub mainstay: u32,
+}
+
+/// The order to end, which has the same form under every number.
+#[derive(Deserialize)]
+pub struct EndOrder {
+    /// The order.
+    pub ask: Ask,
 }
 
 /// What a bridge wants to be connected to. Has no `Debug`: it holds secrets.
@@ -193,6 +201,9 @@ pub struct DaemonStatus {
     pub version: String,
     /// When it began, in seconds since 1970.
     pub since: u64,
+    /// Whether a service manager made its socket, and starts the next daemon.
+    #[serde(default)]
+    pub inherited: bool,
     /// Its configuration, if it has one.
     pub config: Option<String>,
     /// Whether that file does not exist.

@@ -38,6 +38,9 @@ const DEFAULT_IDLE: Duration = Duration::from_secs(10 * 60);
 const DEFAULT_LINGER: Duration = Duration::from_secs(60);
 const DEFAULT_DRAIN: Duration = Duration::from_secs(20);
 
+/// How long calls and servers may take in all when the daemon ends. Bridges wait 45 s for the next daemon.
+const END_LIMIT: Duration = Duration::from_secs(35);
+
 /// Control the daemon that all hosts share
 ///
 /// `mainstay connect` starts it when it is needed. Its socket is `daemon.sock` in `$XDG_RUNTIME_DIR/mainstay`, or in the directory that
@@ -82,7 +85,7 @@ pub(crate) struct DaemonOptions {
     /// How long a server runs after the last host that asked for it has left [default: 1m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     linger: Option<Duration>,
-    /// How long running calls may take when the daemon ends [default: 20s]
+    /// How long running calls may take when the daemon ends: 35s with --stop-within at most [default: 20s]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     drain: Option<Duration>,
     /// Keep whole messages of each server in memory, for `mainstay record`: the last 4096, up to 8 MiB
@@ -101,6 +104,19 @@ impl DaemonOptions {
 
     fn drain(&self) -> Duration {
         self.drain.unwrap_or(DEFAULT_DRAIN)
+    }
+
+    /// Refuses times after which hosts would have given up.
+    fn check(&self, common: &Common) -> Result<(), CommandFailure> {
+        let all = self.drain().saturating_add(common.stop_within);
+        if all <= END_LIMIT {
+            return Ok(());
+        }
+        Err(CommandFailure::usage(anyhow!(
+            "--drain and --stop-within are {:.1} s together, and {:.0} s are the most: hosts do not wait longer for the next daemon",
+            all.as_secs_f64(),
+            END_LIMIT.as_secs_f64()
+        )))
     }
 
     /// The options that were given.
@@ -175,6 +191,12 @@ fn start(
     takes_over: bool,
     screen: &Screen,
 ) -> Done {
+    options.check(common)?;
+    let given = options.given();
+    // It would end, and the service manager would start one without these options.
+    if takes_over && !given.is_empty() && is_inherited(directory) {
+        return Err(does_not_apply(&given, MANAGED));
+    }
     let idle = options
         .idle()
         .map_or_else(|| "never".to_owned(), |limit| format!("{}ms", limit.as_millis()));
@@ -184,14 +206,14 @@ fn start(
         format!("--drain={}ms", options.drain().as_millis()),
         format!("--stop-within={}ms", common.stop_within.as_millis()),
     ];
-    let mut given: Vec<&str> = times.iter().map(String::as_str).collect();
+    let mut words: Vec<&str> = times.iter().map(String::as_str).collect();
     if options.record {
-        given.push("--record");
+        words.push("--record");
     }
     if takes_over {
-        given.push("--take-over");
+        words.push("--take-over");
     }
-    let launcher = launcher(common.config.as_deref(), common.no_cache, &given)?;
+    let launcher = launcher(common.config.as_deref(), common.no_cache, &words)?;
     let started = match takes_over {
         true => launcher
             .start(directory, TAKE_OVER_TIMEOUT)
@@ -203,7 +225,22 @@ fn start(
     };
     match started? {
         DaemonStart::Ready => screen.note("the daemon runs"),
-        DaemonStart::Running => return already_runs(&options.given(), screen),
+        // Only a service manager takes the place of a program that takes over.
+        DaemonStart::Running if takes_over && given.is_empty() => {
+            screen.note("the daemon has ended, and the service manager that listens on its socket starts the next one");
+            return Ok(Exit::Success);
+        }
+        DaemonStart::Running if given.is_empty() => {
+            screen.note("a daemon runs already");
+            return Ok(Exit::Success);
+        }
+        DaemonStart::Running if takes_over || is_inherited(directory) => {
+            return Err(does_not_apply(&given, MANAGED));
+        }
+        DaemonStart::Running => {
+            let remedy = "run `mainstay daemon restart` with the same options (hosts keep their sessions)";
+            return Err(does_not_apply(&given, remedy));
+        }
     }
     // Without a usable file it has no configured servers, and hosts that use them wait for the file to be fixed.
     if let Ok(Some(DaemonStatus {
@@ -217,21 +254,25 @@ fn start(
     Ok(Exit::Success)
 }
 
+/// How options reach a daemon that a service manager starts.
+const MANAGED: &str = "a service manager starts it: add them to `ExecStart=` with `systemctl --user edit mainstay.service`, and run \
+                       `mainstay daemon restart` without options";
+
+/// Whether the daemon that runs has its socket from a service manager.
+fn is_inherited(directory: &RuntimeDirectory) -> bool {
+    matches!(status(directory), Ok(Some(DaemonStatus { inherited: true, .. })))
+}
+
 /// The daemon that runs was started with options of its own.
-fn already_runs(given: &[&'static str], screen: &Screen) -> Done {
+fn does_not_apply(given: &[&'static str], remedy: &str) -> CommandFailure {
     let apply = match given {
-        [] => {
-            screen.note("a daemon runs already");
-            return Ok(Exit::Success);
-        }
         [_] => "does not apply",
-        [_, ..] => "do not apply",
+        [] | [_, ..] => "do not apply",
     };
     let given = given.join(" and ");
-    Err(CommandFailure::failed(anyhow!(
-        "a daemon runs already, and {given} {apply} to it: run `mainstay daemon restart` with the same options (hosts keep their \
-         sessions)"
-    )))
+    CommandFailure::failed(anyhow!(
+        "a daemon runs already, and {given} {apply} to it: {remedy}"
+    ))
 }
 
 /// Starts the daemon with the same arguments in a session of its own.
@@ -246,6 +287,7 @@ fn run_detached(directory: &RuntimeDirectory) -> Done {
 }
 
 fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, screen: &Screen) -> Done {
+    arguments.options.check(common)?;
     let report = StartReport::new();
     let place = match arguments.socket_on_stdin {
         true => Place::inherit(directory),
@@ -401,6 +443,7 @@ mod tests {
             pid: 4711,
             version: "0.1.0".to_owned(),
             since: 1_800_000_000,
+            inherited: false,
             config: Some("/home/ann/.config/mainstay/mcp.json".to_owned()),
             config_missing: false,
             config_problem: None,

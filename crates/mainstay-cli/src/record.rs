@@ -1,13 +1,9 @@
 //! `mainstay record`: writes the last messages of a server to stdout, for a file.
 
-use std::env;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
-use mainstay_bridge::RuntimeDirectory;
-use mainstay_control::ControlClient;
-use mainstay_control::api::ActorKind;
 use tokio::runtime::Builder;
 
 use crate::control;
@@ -40,11 +36,7 @@ pub(crate) struct RecordArgs {
 pub(crate) fn run(arguments: &RecordArgs, screen: &Screen) -> Done {
     let client = match &arguments.url {
         Some(url) => admin_client(url, arguments.admin_token_file.as_deref())?,
-        None => {
-            let directory =
-                RuntimeDirectory::find(|name| env::var_os(name)).map_err(CommandFailure::failed)?;
-            ControlClient::unix(directory.socket()).via(ActorKind::Command)
-        }
+        None => control::daemon_client()?,
     };
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(CommandFailure::failed)?;

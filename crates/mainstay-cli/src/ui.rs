@@ -53,6 +53,8 @@ pub(crate) fn run(arguments: &UiArgs, screen: &Screen) -> Done {
 async fn link(arguments: &UiArgs) -> Result<(String, PageLink), CommandFailure> {
     if arguments.url.is_none()
         && let Ok(directory) = RuntimeDirectory::find(|name| env::var_os(name))
+        // A connection would start a daemon whose socket systemd holds.
+        && directory.has_daemon()
     {
         let client = ControlClient::unix(directory.socket()).via(ActorKind::Command);
         match client.page_link().await {

@@ -40,8 +40,7 @@ const NO_DAEMON: &str = "no daemon runs: start one with `mainstay daemon start`;
 
 /// Asks the daemon of this user. The command ends when the reader of its output does, as in `mainstay events -f | head -1`.
 fn with_daemon(work: impl AsyncFnOnce(&ControlClient) -> Done) -> Done {
-    let directory = RuntimeDirectory::find(|name| env::var_os(name)).map_err(CommandFailure::failed)?;
-    let client = ControlClient::unix(directory.socket()).via(ActorKind::Command);
+    let client = daemon_client()?;
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(CommandFailure::failed)?;
     runtime.block_on(async {
@@ -51,6 +50,16 @@ fn with_daemon(work: impl AsyncFnOnce(&ControlClient) -> Done) -> Done {
             () = output_closed() => Ok(Exit::Success),
         }
     })
+}
+
+/// A client of the daemon that runs.
+pub(crate) fn daemon_client() -> Result<ControlClient, CommandFailure> {
+    let directory = RuntimeDirectory::find(|name| env::var_os(name)).map_err(CommandFailure::failed)?;
+    // A connection would start a daemon whose socket systemd holds.
+    if !directory.has_daemon() {
+        return Err(CommandFailure::failed(anyhow!(NO_DAEMON)));
+    }
+    Ok(ControlClient::unix(directory.socket()).via(ActorKind::Command))
 }
 
 /// Waits until the reader of stdout is gone. A file has none, and this waits for ever.

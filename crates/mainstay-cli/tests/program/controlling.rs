@@ -10,6 +10,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use mainstay_bridge::lock::LockFile;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -277,6 +278,7 @@ fn a_watched_status_shows_a_change_that_happens_while_it_starts() {
     let between = shared.sandbox.path("between");
     fs::create_dir(&between).unwrap();
     fs::set_permissions(&between, fs::Permissions::from_mode(0o700)).unwrap();
+    let _lock = LockFile::try_acquire(&between.join("daemon.lock")).unwrap();
     let listener = UnixListener::bind(between.join("daemon.sock")).unwrap();
     let (held, is_held) = mpsc::channel();
     let (go, goes) = mpsc::channel();

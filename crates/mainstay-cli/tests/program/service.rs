@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
+use crate::daemon::wait_until;
 use crate::sandbox::{MAINSTAY, Ran, Sandbox, finish, good};
 
 const UNITS: &str = "home/.config/systemd/user";
@@ -204,16 +205,18 @@ fn the_property_list_says_what_is_started() {
     assert_eq!(keep_alive["SuccessfulExit"].as_boolean(), Some(false));
 }
 
-/// A daemon with the socket as its standard input, as systemd starts it.
+/// A daemon with the socket as its standard input, as systemd starts it. It runs.
 fn activated(sandbox: &Sandbox, socket: &UnixListener) -> Child {
     let mut command = sandbox.command(&["daemon", "run", "--socket-on-stdin"]);
-    command
+    let daemon = command
         .env("MAINSTAY_RUNTIME", sandbox.path("run"))
         .stdin(Stdio::from(OwnedFd::from(socket.try_clone().unwrap())))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .unwrap()
+        .unwrap();
+    wait_until("the daemon runs", || daemon_status(sandbox).code == Some(0));
+    daemon
 }
 
 fn daemon_status(sandbox: &Sandbox) -> Ran {
@@ -237,8 +240,10 @@ fn the_daemon_serves_the_socket_that_it_inherits_and_leaves_it_behind() {
     let waiting = UnixStream::connect(&path).unwrap();
     for _ in 0..2 {
         let mut daemon = activated(&sandbox, &socket);
-        let status = daemon_status(&sandbox);
-        assert_eq!(status.exits(0).json()["daemon"]["pid"], daemon.id());
+        assert_eq!(
+            daemon_status(&sandbox).exits(0).json()["daemon"]["pid"],
+            daemon.id()
+        );
         kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
         let ended = daemon.wait().unwrap();
         assert!(ended.success(), "{ended}");
@@ -264,16 +269,54 @@ fn a_daemon_that_is_started_by_hand_leaves_the_managers_socket_alone() {
     // What the manager does when a client connects.
     let mut daemon = activated(&sandbox, &socket);
     finish(starting).exits(0).says("a daemon runs already");
-    let status = daemon_status(&sandbox);
-    assert_eq!(status.exits(0).json()["daemon"]["pid"], daemon.id());
-    command(&["daemon", "restart"]).exits(0);
+    let is_current = |daemon: &Child| {
+        let status = daemon_status(&sandbox);
+        assert_eq!(status.exits(0).json()["daemon"]["pid"], daemon.id());
+    };
+    is_current(&daemon);
+    // The manager would start one without these options.
+    for action in ["start", "restart"] {
+        command(&["daemon", action, "--idle", "never"])
+            .exits(1)
+            .says("--idle does not apply to it")
+            .says("systemctl --user edit mainstay.service");
+        is_current(&daemon);
+    }
+    command(&["daemon", "restart"])
+        .exits(0)
+        .says("the service manager that listens on its socket starts the next one");
     assert!(daemon.wait().unwrap().success(), "it made way for the next");
     let mut next = activated(&sandbox, &socket);
-    let status = daemon_status(&sandbox);
-    assert_eq!(status.exits(0).json()["daemon"]["pid"], next.id());
+    is_current(&next);
     command(&["daemon", "stop"]).exits(0);
     assert!(next.wait().unwrap().success());
     sandbox.assert_nothing_is_left();
+}
+
+#[test]
+fn commands_to_the_daemon_do_not_start_one_through_the_managers_socket() {
+    let sandbox = Sandbox::with(&json!({ "good": good() }));
+    let path = runtime(&sandbox).join("daemon.sock");
+    let socket = UnixListener::bind(&path).unwrap();
+    // What a daemon that was killed left. The number may be that of another process now.
+    fs::write(path.with_file_name("daemon.lock"), std::process::id().to_string()).unwrap();
+    for (words, code) in [
+        (&["status"][..], 1),
+        (&["sessions"], 1),
+        (&["restart", "good"], 1),
+        (&["record", "good"], 1),
+        (&["daemon", "status"], 1),
+        (&["daemon", "stop"], 0),
+    ] {
+        let mut command = sandbox.command(words);
+        let command = command.env("MAINSTAY_RUNTIME", sandbox.path("run"));
+        let ran = finish(command.spawn().unwrap());
+        let said = format!("{}{}", ran.exits(code).stdout, ran.stderr);
+        assert!(said.contains("no daemon runs"), "{words:?}: {said}");
+    }
+    socket.set_nonblocking(true).unwrap();
+    let connected = socket.accept();
+    assert!(connected.is_err(), "a command has connected: {connected:?}");
 }
 
 #[test]
@@ -308,6 +351,12 @@ fn the_images_command_serves_and_its_health_check_tells() {
         serde_json::from_str(list).expect("a list of words")
     };
     assert!(file.contains("\nUSER 10001:10001\n"), "not as root");
+    for program in ["--bin mainstay-bridge", "/src/target/release/mainstay-bridge "] {
+        assert!(
+            file.contains(program),
+            "the bridge is installed beside: {program}"
+        );
+    }
     let sandbox = Sandbox::with(&json!({ "good": good() }));
     let port = {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -15,11 +15,11 @@ use super::halves::{self, SocketReader, SocketWriter};
 use super::listed::OwnServer;
 use super::pool::{Membership, PoolKey, of_command, of_url};
 use super::stream::{BridgeInput, PeekedStream};
-use super::{Daemon, lock, seconds};
+use super::{CONNECTION_LIMIT, Daemon, lock, seconds};
 use crate::live;
 use mainstay_bridge::hello::{
-    Ask, BridgeStatus, ConnectRequest, EndReason, Goodbye, Hello, HelloRefusal, HelloReply, PROTOCOL,
-    ProtocolNumber, ServerRequestKind, Share, VERSION, line,
+    Ask, BridgeStatus, ConnectRequest, EndOrder, EndReason, Goodbye, Hello, HelloRefusal, HelloReply,
+    PROTOCOL, ProtocolNumber, ServerRequestKind, Share, VERSION, line,
 };
 
 /// How long a connection may take to say what it wants.
@@ -305,7 +305,12 @@ fn read_hello(first: &[u8]) -> Result<HelloRequest, HelloRefusal> {
         HelloRefusal::new(what, UPGRADE)
     };
     if number.mainstay != PROTOCOL {
-        return Err(other());
+        return match serde_json::from_slice(first) {
+            Ok(EndOrder {
+                ask: ask @ (Ask::Stop | Ask::Restart),
+            }) => Ok(HelloRequest::Ask(ask)),
+            Ok(EndOrder { ask: Ask::Status }) | Err(_) => Err(other()),
+        };
     }
     let hello: Hello = serde_json::from_slice(first).map_err(|error| {
         // The error names members and types, and no values.
@@ -336,6 +341,17 @@ fn unknown(gateway: &Gateway, name: &str) -> HelloRefusal {
             HelloRefusal::new(what, format!("there is: {}", known.join(", ")))
         }
     }
+}
+
+/// Refuses a connection for which there is no room. A new socket has room for the line.
+pub(super) fn refuse_for_room(stream: &UnixStream) {
+    let refusal = HelloRefusal::new(
+        format!(
+            "the daemon has no room: {CONNECTION_LIMIT} connections are the most, and each server of each host takes one"
+        ),
+        "close hosts that you do not need, or give some of them a daemon of their own with MAINSTAY_RUNTIME",
+    );
+    let _ = stream.try_write(&line(&HelloReply::refused(refusal)));
 }
 
 async fn write(output: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) {

@@ -37,7 +37,7 @@ use tokio::time::{sleep, timeout};
 use crate::live::{LiveConfiguration, LiveEvent, LiveReport, LiveStart, ReloadJournal};
 use listed::ServerListing;
 use mainstay_bridge::hello::{BridgeStatus, DaemonStatus, EndReason, Share, SharedServerStatus, VERSION};
-use mainstay_bridge::{RuntimeDirectory, StartReport, bound_log};
+use mainstay_bridge::{StartReport, bound_log};
 use page::PagePlace;
 pub use place::{Place, PlaceError};
 use pool::{HostGateways, ServerPool, state_of};
@@ -92,6 +92,8 @@ pub struct DaemonConfiguration {
 struct Daemon {
     settings: RunSettings,
     since: SystemTime,
+    /// Whether a service manager made the socket.
+    is_inherited: bool,
     pool: Arc<ServerPool>,
     live: LiveConfiguration,
     control: ControlService,
@@ -142,7 +144,7 @@ pub async fn run(place: Place, settings: DaemonSettings, report: StartReport) ->
     // A terminal that the daemon was started in may close: that ends nothing.
     let hangup = signal(SignalKind::hangup())?;
     let log = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    let daemon = Daemon::new(settings, directory, hangup);
+    let daemon = Daemon::new(settings, &place, hangup);
     daemon.reopen_page().await;
     if daemon.settings.starts_configured {
         daemon.configured().await;
@@ -151,7 +153,7 @@ pub async fn run(place: Place, settings: DaemonSettings, report: StartReport) ->
     tracing::info!(socket = %directory.socket().display(), "the daemon accepts connections");
 
     let socket = SocketWatch::new(directory.socket());
-    let places = Arc::new(Semaphore::new(CONNECTION_LIMIT));
+    let free_places = Arc::new(Semaphore::new(CONNECTION_LIMIT));
     let mut connections = JoinSet::new();
     let mut asked = daemon.asked.subscribe();
     let reason = {
@@ -163,8 +165,9 @@ pub async fn run(place: Place, settings: DaemonSettings, report: StartReport) ->
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => {
                         let _ = bound_log(&log);
-                        let Ok(place) = places.clone().try_acquire_owned() else {
+                        let Ok(place) = free_places.clone().try_acquire_owned() else {
                             tracing::warn!(limit = CONNECTION_LIMIT, "a connection is refused: there are too many");
+                            connection::refuse_for_room(&stream);
                             continue;
                         };
                         let (daemon, in_use) = (daemon.clone(), daemon.users.enter());
@@ -196,13 +199,19 @@ pub async fn run(place: Place, settings: DaemonSettings, report: StartReport) ->
     }
     drop(listener);
     tracing::info!(?reason, "the daemon ends");
-    daemon.end(reason, connections).await;
+    let ordered_again = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    daemon.end(reason, connections, ordered_again).await;
     drop(place);
     Ok(reason)
 }
 
 impl Daemon {
-    fn new(settings: DaemonSettings, directory: &RuntimeDirectory, hangup: Signal) -> Arc<Self> {
+    fn new(settings: DaemonSettings, place: &Place, hangup: Signal) -> Arc<Self> {
         let DaemonSettings {
             configuration,
             starts_configured,
@@ -262,7 +271,7 @@ impl Daemon {
             listing.clone(),
             live.host_switches().clone(),
         );
-        let page = page_token.map(|token| PagePlace::new(token, directory));
+        let page = page_token.map(|token| PagePlace::new(token, &place.directory));
         Arc::new_cyclic(|daemon| Self {
             settings: RunSettings {
                 starts_configured,
@@ -272,6 +281,7 @@ impl Daemon {
                 gateways,
             },
             since: SystemTime::now(),
+            is_inherited: place.is_inherited,
             pool,
             live,
             control: match &page {
@@ -297,13 +307,21 @@ impl Daemon {
         &self.configured
     }
 
-    async fn end(&self, reason: EndReason, mut connections: JoinSet<()>) {
+    /// Lets calls finish, unless it is `ordered_again` to end, and stops the servers.
+    async fn end(
+        &self,
+        reason: EndReason,
+        mut connections: JoinSet<()>,
+        ordered_again: impl Future<Output = ()>,
+    ) {
         self.ending.send_replace(Some(reason));
         let ended = async { while connections.join_next().await.is_some() {} };
         let limit = self.settings.drain.saturating_add(DRAIN_GRACE);
-        if timeout(limit, ended).await.is_err() {
-            connections.shutdown().await;
+        tokio::select! {
+            _ = timeout(limit, ended) => {}
+            () = ordered_again => tracing::warn!("a second signal: calls that run are cut"),
         }
+        connections.shutdown().await;
         let within = self.settings.stop_within;
         tokio::join!(self.pool.close(within), self.configured.close(within));
     }
@@ -331,6 +349,7 @@ impl Daemon {
             pid: std::process::id(),
             version: VERSION.to_owned(),
             since: seconds(self.since),
+            inherited: self.is_inherited,
             config: self.live.file().map(|path| path.display().to_string()),
             config_missing: self.live.is_missing(),
             config_problem: self.live.problem().map(|problem| problem.to_string()),

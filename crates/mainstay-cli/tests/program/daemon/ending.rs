@@ -1,4 +1,5 @@
 use std::fs;
+use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mainstay_testkit::Ledger;
@@ -237,4 +238,55 @@ fn options_for_a_daemon_that_runs_already_are_refused_with_the_command_that_appl
         .says("--idle and --drain do not apply to it");
     assert_eq!(shared.daemon_pid(), first);
     sandbox.run(&["daemon", "restart", "--record"]).exits(0);
+}
+
+#[test]
+fn times_that_are_longer_than_hosts_wait_for_the_next_daemon_are_refused() {
+    let shared = Shared::new();
+    for command in ["start", "restart", "run"] {
+        for times in [
+            &["--drain", "34201ms"][..],
+            &["--drain", "30s", "--stop-within", "6s"],
+        ] {
+            shared
+                .sandbox
+                .run(&[&["daemon", command], times].concat())
+                .exits(2)
+                .says("--drain and --stop-within are 3")
+                .says("35 s are the most");
+        }
+    }
+    assert!(shared.status().is_none());
+    shared
+        .sandbox
+        .run(&["daemon", "start", "--drain", "30s", "--stop-within", "5s"])
+        .exits(0);
+}
+
+#[test]
+fn a_second_signal_cuts_the_calls_that_a_daemon_lets_finish() {
+    let shared = Shared::new();
+    let ledger = Ledger::temporary();
+    let mut command = shared.sandbox.command(&["daemon", "run", "--drain", "34s"]);
+    let mut daemon = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("it runs", || shared.status().is_some());
+    let mut host = shared.host(&[], &noting(&ledger));
+    let call = host.begin_call("sleep_ms", &json!({ "ms": 60_000 }));
+    assert!(ledger.wait_for(|ledger| ledger.count("call sleep_ms") == 1, super::SOON));
+    let pid = Pid::from_child(&daemon);
+    let began = Instant::now();
+    kill_process(pid, Signal::TERM).unwrap();
+    wait_until("it accepts no connections", || socket(&shared).is_err());
+    kill_process(pid, Signal::TERM).unwrap();
+    assert!(daemon.wait().unwrap().success());
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    let answer = host.answer(call);
+    assert_eq!(
+        answer["result"]["_meta"]["mainstay"]["outcome"], "unknown",
+        "{answer}"
+    );
 }

@@ -8,6 +8,7 @@ mod outcomes;
 mod places;
 mod racing;
 mod sharing;
+mod upgrading;
 
 use std::fs;
 use std::os::unix::net::UnixStream;

@@ -1,9 +1,9 @@
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -468,6 +468,82 @@ fn the_bridge_is_a_small_program_and_without_it_mainstay_is_the_bridge_itself() 
     crate::sandbox::finish(bridge.spawn().unwrap())
         .exits(1)
         .says("run `mainstay connect`");
+    let mut bridge = shared.sandbox.other(whole.with_file_name("mainstay-bridge"));
+    let of_another_version = bridge.env("MAINSTAY_BRIDGE", r#"{"later":true}"#);
+    crate::sandbox::finish(of_another_version.spawn().unwrap())
+        .exits(1)
+        .says("install both programs from one release");
+}
+
+#[test]
+fn a_full_file_system_is_named_with_the_remedy() {
+    let shared = Shared::new();
+    let run = shared.sandbox.path("run");
+    fs::create_dir(&run).unwrap();
+    // A file system of its own, which has room for its directory alone.
+    let script = format!(
+        "mount -t tmpfs -o nr_inodes=1,mode=700 tmpfs '{}' || exit 77; exec '{MAINSTAY}' connect -- true",
+        run.display()
+    );
+    let mut command = shared.sandbox.other("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
+    let Ok(child) = command.spawn() else {
+        eprintln!("skipped: there is no unshare");
+        return;
+    };
+    let ran = crate::sandbox::finish(child);
+    if ran.code == Some(77) || ran.stderr.starts_with("unshare") {
+        eprintln!("skipped: no file system can be mounted: {}", ran.stderr);
+        return;
+    }
+    ran.exits(1)
+        .says("daemon.log")
+        .says("make room on its file system, or set MAINSTAY_RUNTIME");
+}
+
+#[test]
+fn a_connection_that_is_one_too_many_is_refused_with_what_takes_the_room() {
+    let shared = Shared::new();
+    shared.sandbox.run(&["daemon", "start"]).exits(0);
+    // Bridges, until the daemon refuses one. It says the first refusal, and holds the others until its input ends.
+    let script = "import json, resource, socket, sys\n\
+                  hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n\
+                  resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))\n\
+                  held = []\n\
+                  while True:\n\
+                  \x20s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n\
+                  \x20try: s.sendall(b'{\"mainstay\":1,\"version\":\"0\",\"connect\":{\"server\":\"union\"}}\\n')\n\
+                  \x20except BrokenPipeError: pass\n\
+                  \x20answer = json.loads(s.makefile().readline())\n\
+                  \x20if 'error' in answer: break\n\
+                  \x20held.append(s)\n\
+                  print(len(held), flush=True); sys.stdin.read()";
+    let mut command = shared.sandbox.other("python3");
+    command
+        .args(["-c", script])
+        .arg(shared.sandbox.path("run/daemon.sock"))
+        .stdin(Stdio::piped());
+    let mut holder = command.spawn().unwrap();
+    let mut held = String::new();
+    BufReader::new(holder.stdout.as_mut().unwrap())
+        .read_line(&mut held)
+        .unwrap();
+    if held.is_empty() {
+        let ran = crate::sandbox::finish(holder);
+        assert!(ran.stderr.contains("Too many open files"), "{}", ran.stderr);
+        eprintln!("skipped: this user may not open so many files");
+        return;
+    }
+    assert_eq!(held, "4096\n");
+    let refused = demo(&shared);
+    refused
+        .exits(1)
+        .says("the daemon has no room: 4096 connections are the most")
+        .says("close hosts that you do not need");
+    assert!(!refused.stderr.contains("restart"), "{}", refused.stderr);
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+    wait_until("there is room again", || demo(&shared).code == Some(0));
 }
 
 #[test]
