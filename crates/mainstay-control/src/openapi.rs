@@ -133,6 +133,7 @@ mod paths {
         responses(
             (status = 200, body = ReloadReport),
             (status = 404, body = ApiProblem),
+            (status = 422, body = ApiProblem),
             (status = 501, body = ApiProblem)
         )
     )]
