@@ -112,6 +112,19 @@ async fn a_refresh_ends_once_a_listing_is_published_that_began_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refresh_that_meets_an_empty_list_ends_when_a_second_listing_confirms_it() {
+    let memory = Memory::new(offering("first"));
+    let (fleet, server) = fleet_of(memory.config("s"));
+    connected(&server).await;
+    sleep(Duration::from_secs(10)).await;
+    let side = memory.side(1).await;
+    side.edit(|script| *script = Script::new().without_builtin_tools());
+    server.refresh().await.expect("listed");
+    assert_eq!(names(&fleet.catalog()), [] as [&str; 0]);
+    assert_eq!(side.count("tools/list"), 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hundred_refreshes_at_once_share_a_listing() {
     let memory = Memory::new(offering("t"));
     let (_fleet, server) = fleet_of(memory.config("s"));

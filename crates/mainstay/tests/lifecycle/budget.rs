@@ -277,3 +277,21 @@ async fn a_server_back_after_an_hour_recovers_unaided() {
     echo(&server, CallOptions::default()).await.expect("answered");
     assert_eq!(server.status().state, StateKind::Connected);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_status_shows_how_many_starts_the_bucket_allows() {
+    let policy = Policy {
+        bucket: Bucket {
+            size: count(5),
+            refill_every: Duration::from_secs(3600),
+        },
+        ..Policy::default()
+    };
+    let memory = InMemory::playing(dies_unproven());
+    let (_fleet, server) = keep(memory.config("s").policy(policy));
+    for (starts, left) in [(1, 5), (2, 4), (3, 3)] {
+        let status = server.wait_until(LONG, |status| status.starts == starts).await;
+        let status = status.expect("it is started");
+        assert_eq!((status.start_tokens(), status.start_tokens_limit()), (left, 5));
+    }
+}

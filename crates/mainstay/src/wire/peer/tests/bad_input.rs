@@ -77,6 +77,25 @@ async fn what_has_too_many_members_to_be_read_is_refused_or_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn long_parameters_with_few_members_are_handed_on() {
+    let (peer, mut remote, log) = connect_with(Limits::default(), 1024 * 1024);
+    let long = "x".repeat(10 * MAX_MEMBERS);
+    remote
+        .write(&format!(
+            r#"{{"method":"notifications/message","params":{{"data":"{long}"}}}}"#
+        ))
+        .await;
+    remote
+        .write(&format!(
+            r#"{{"id":5,"method":"ping","params":{{"_meta":{{"k":"{long}"}}}}}}"#
+        ))
+        .await;
+    assert_eq!(remote.read().await, r#"{"jsonrpc":"2.0","id":5,"result":{}}"#);
+    assert_eq!(log.take(), ["notifications/message", "ping"]);
+    assert_eq!(peer.stats().garbage, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_message_behind_text_without_a_line_break_is_taken() {
     let (peer, mut remote, log) = connect();
     let (answer, error, ()) = tokio::join!(

@@ -138,3 +138,23 @@ async fn a_handler_that_panics_ends_the_connection_and_hangs_nobody() {
     });
     check_lost(answer, Outcome::Unknown, &End::Aborted);
 }
+
+#[tokio::test(start_paused = true)]
+async fn after_the_end_no_notification_counts_as_sent_and_no_large_message_is_handed_on() {
+    let (transport, inbound) = remote_peer::Unconnected::new();
+    let log = Arc::new(Log::default());
+    let peer = Peer::start(Box::new(transport), log.clone(), ConnectionRecorder::default());
+    let inbound = inbound.get().unwrap();
+    let large = format!(r#"{{"method":"large"{}}}"#, " ".repeat(INLINE_LIMIT));
+    inbound.message(large.clone().into());
+    assert_eq!(log.take(), ["large"]);
+    let until = Instant::now() + Duration::from_secs(10);
+    peer.notify("n", None, until).await.expect("there is room");
+
+    inbound.ended(End::EndOfStream);
+    inbound.message(large.into());
+    assert_eq!(log.take(), [] as [&str; 0], "it was read too late");
+    // This transport takes every frame, also after its end.
+    let refused = peer.notify("n", None, until).await;
+    assert_eq!(refused.unwrap_err().outcome(), Outcome::NotSent);
+}
