@@ -164,6 +164,8 @@ pub enum Flood {
     Log,
     /// `notifications/progress` for an unknown token.
     Progress,
+    /// `notifications/resources/updated` for `mem://one`.
+    Updated,
     /// An unknown method.
     Unknown,
 }

@@ -112,7 +112,7 @@ async fn a_signal_ends_the_program_in_time_though_a_server_floods_and_clients_do
     const STREAMS: usize = 20;
     let flood = |of| Fault::Flood { of, count: u64::MAX };
     let server = FaultyServer::new()
-        .on(Step::Call, flood(Flood::Log))
+        .on(Step::Call, flood(Flood::Updated))
         .on(Step::Eof, Fault::Hang);
     let sandbox = one(&server);
     let serving = Serving::start(&sandbox, &["--stop-within", "2s", "--drain", "1s"]);
@@ -121,16 +121,23 @@ async fn a_signal_ends_the_program_in_time_though_a_server_floods_and_clients_do
     for _ in 0..STREAMS {
         let listens = Session::open(serving.address, "/mcp/one").await;
         unread.push(listens.listen(None).await);
+        let subscribed = listens.ask(1, "resources/subscribe", json!({ "uri": "mem://one" }));
+        let answer = subscribed.await.json().await;
+        assert!(answer["result"].is_object(), "{answer}");
     }
-    // The call never ends: its server floods first.
-    let mut running = session.call(1, "echo", json!({})).await;
-    running.message().await;
+    // The call never ends: its server floods first. The clients read one update each, and then nothing.
+    let running = tokio::spawn(async move { session.call(1, "echo", json!({})).await });
+    for stream in &mut unread {
+        let update = stream.message().await;
+        assert_eq!(update["method"], "notifications/resources/updated", "{update}");
+    }
     let began = Instant::now();
     serving.signal(Signal::TERM);
     serving.ended().exits(143);
     // A second for what runs, two for the server, and one for what is answered already.
     let within = Duration::from_secs(4) + AT_ONCE;
     assert!(began.elapsed() < within, "{:?}", began.elapsed());
+    running.abort();
     sandbox.assert_nothing_is_left();
 }
 

@@ -168,6 +168,7 @@ fn flood_line(of: Flood) -> Vec<u8> {
             "notifications/progress",
             json!({ "progressToken": "nobody", "progress": 1 }),
         ),
+        Flood::Updated => ("notifications/resources/updated", json!({ "uri": "mem://one" })),
         Flood::Unknown => ("notifications/x-unknown", json!({})),
     };
     format!(

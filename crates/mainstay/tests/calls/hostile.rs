@@ -238,7 +238,13 @@ async fn an_answer_that_is_only_sloppy_is_handed_on_as_it_is() {
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_notifications_hangs_no_call() {
-    for of in [Flood::ListChanged, Flood::Log, Flood::Progress, Flood::Unknown] {
+    for of in [
+        Flood::ListChanged,
+        Flood::Log,
+        Flood::Progress,
+        Flood::Updated,
+        Flood::Unknown,
+    ] {
         let memory = Memory::new(Script::new().rule(on_echo(Fault::Flood { of, count: 50_000 })));
         let (_fleet, server) = fleet_of(memory.config("s"));
         let before = connected(&server).await;
