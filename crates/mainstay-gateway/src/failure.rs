@@ -229,6 +229,10 @@ fn words(error: &CallError, advice: &Advice) -> String {
                 _may_have_run => "The call may have run: check its effects.",
             }
         ),
+        // The same request would be refused again.
+        CallErrorKind::NotCarried { reason } if outcome == Outcome::Refused => {
+            format!("Server {server} refused the request ({reason}). The call did not run.")
+        }
         CallErrorKind::NotCarried { reason } => format!(
             "The call could not be carried to server {server} ({reason}). {}",
             ran(outcome)
@@ -245,8 +249,11 @@ fn words(error: &CallError, advice: &Advice) -> String {
         CallErrorKind::Throttled { retry_after } => {
             let when =
                 retry_after.map_or_else(|| "later".to_owned(), |pause| format!("in {}", seconds(pause)));
-            let ran = refused(error);
-            format!("Server {server} has too much to do. {ran} Call it again {when}.")
+            let next = match error.may_have_run() {
+                true => "The call may have run: check its effects before you call it again",
+                false => "The call did not run. Call it again",
+            };
+            format!("Server {server} has too much to do. {next} {when}.")
         }
         CallErrorKind::BadAnswer(what) => format!(
             "Server {server} answered with something that cannot be used ({what}). {}",

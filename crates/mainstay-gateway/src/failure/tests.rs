@@ -210,8 +210,7 @@ fn the_failure_of_a_call_says_whether_it_may_have_run() {
                     reason: "status 413".to_owned(),
                 },
             ),
-            "The call could not be carried to server files (status 413). The call did not run. Call it again in a \
-             moment.",
+            "Server files refused the request (status 413). The call did not run.",
             "refused",
         ),
         (
@@ -242,7 +241,7 @@ fn the_failure_of_a_call_says_whether_it_may_have_run() {
                     retry_after: Some(Duration::from_secs(12)),
                 },
             ),
-            "Server files has too much to do. The call may have run in part: check its effects. Call it again in 12.0 s.",
+            "Server files has too much to do. The call may have run: check its effects before you call it again in 12.0 s.",
             "unknown",
         ),
         (

@@ -77,7 +77,8 @@ pub enum CallErrorKind {
         /// What a login needs.
         challenge: Box<Challenge>,
     },
-    /// The server is overloaded. An earlier round of the call may have been accepted.
+    /// The server is overloaded. After an answer 429 an earlier round of the call may have been accepted; after an answer 503 this
+    /// round may have run too.
     Throttled {
         /// How long to wait, where the server says so.
         retry_after: Option<Duration>,

@@ -66,16 +66,20 @@ async fn a_long_pause_is_shown_and_a_person_can_cut_it_short() {
 }
 
 #[tokio::test]
-async fn a_call_that_the_server_throttles_is_refused_once_and_costs_no_connection() {
-    for speaks in ERAS {
-        let http = HttpScript::new().on("tools/call", HttpFault::retry_after(429, "7"));
+async fn a_call_that_the_server_throttles_is_sent_once_and_costs_no_connection() {
+    let statuses = [(429, Outcome::Refused), (503, Outcome::Unknown)];
+    let cases = ERAS
+        .into_iter()
+        .flat_map(|speaks| statuses.map(|case| (speaks, case)));
+    for (speaks, (status, outcome)) in cases {
+        let http = HttpScript::new().on("tools/call", HttpFault::retry_after(status, "7"));
         let remote = serve(Script::new().speaks(speaks), http).await;
         let (_fleet, server) = keep(web_at(&remote));
         let generation = connected(&server).await;
 
         let error = echo(&server).await.unwrap_err();
         assert!(matches!(error.kind, CallErrorKind::Throttled { .. }), "{error:?}");
-        assert_eq!(error.outcome(), Outcome::Refused);
+        assert_eq!(error.outcome(), outcome, "{status}");
         assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
         assert_eq!(sent(&remote, "tools/call"), 1, "sent once");
         assert_eq!(generation_of(&server.status()), generation);

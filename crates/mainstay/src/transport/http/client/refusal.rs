@@ -94,7 +94,8 @@ impl Refusal {
                 },
             ),
             429 => Self::new(Outcome::Refused, response.throttled()),
-            503 if response.retry_after.is_some() => Self::new(Outcome::Refused, response.throttled()),
+            // `Retry-After` says when to come back, not whether the server processed this request.
+            503 if response.retry_after.is_some() => Self::unknown(response.throttled()),
             // The server gave the request up, perhaps in the middle of it.
             408 => Self::unknown(of_body(status, body)),
             400..=499 => Self::new(Outcome::Refused, of_body(status, body)),

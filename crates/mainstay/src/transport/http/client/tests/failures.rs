@@ -34,7 +34,7 @@ async fn a_status_says_whether_the_request_may_have_run() {
         (
             503,
             "retry-after: 7\r\n",
-            Outcome::Refused,
+            Outcome::Unknown,
             throttled(503, Some(7)),
         ),
         (503, "", Outcome::Unknown, status(503, "oh\u{20}no")),
