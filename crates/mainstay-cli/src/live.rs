@@ -16,6 +16,7 @@ use crate::control::{changes, names};
 use crate::exit::CommandFailure;
 use crate::load::{Setup, Source};
 use crate::output::{Screen, Text, plain, text};
+use crate::tokens::FollowedTokens;
 
 /// A configuration that will be followed, with SIGHUP, which from here on ends the program no more.
 pub(crate) struct FollowedConfig {
@@ -36,11 +37,12 @@ impl FollowedConfig {
     }
 
     /// Follows the configuration until the result is dropped. What becomes of it is an event of the control API, where there
-    /// is one.
+    /// is one. SIGHUP and a request to reload make it read the token file too, even if the configuration is refused.
     pub(crate) fn follow(
         self,
         gateway: &Gateway,
         control: Option<Control>,
+        tokens: Option<FollowedTokens>,
         screen: &Screen,
     ) -> LiveConfiguration {
         let screen = *screen;
@@ -52,6 +54,9 @@ impl FollowedConfig {
             .follow(gateway.clone(), Some(self.hangup), move |event| {
                 say(&event, &screen);
                 journal.record(&event);
+                if let (Some(tokens), true) = (&tokens, was_requested(&event)) {
+                    tokens.read_again();
+                }
             })
     }
 }
@@ -85,6 +90,16 @@ pub(crate) fn live_start(setup: &Setup, screen: &Screen) -> LiveStart {
         ));
     }
     start
+}
+
+/// Whether a person caused this, and not a change of the configuration file.
+fn was_requested(event: &LiveEvent<'_>) -> bool {
+    match event {
+        LiveEvent::Reloaded(trigger, _) | LiveEvent::Refused(trigger, _) => {
+            *trigger != ReloadTrigger::FileChanged
+        }
+        _ => false,
+    }
 }
 
 pub(crate) fn say(event: &LiveEvent<'_>, screen: &Screen) {

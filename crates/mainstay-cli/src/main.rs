@@ -51,6 +51,7 @@ mod service;
 mod standard;
 mod startup;
 mod through_daemon;
+mod tokens;
 mod tools;
 mod top;
 mod ui;

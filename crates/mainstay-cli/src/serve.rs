@@ -31,6 +31,7 @@ use crate::output::{Screen, count, text};
 use crate::run::{Signals, say_late};
 use crate::server_stderr::Passing;
 use crate::standard::{self, EndsEarly, StandardInput};
+use crate::tokens::{FollowedTokens, tokens};
 use crate::watchdog;
 
 /// Threads that serve. Payloads are not parsed, so a few carry more than a network does.
@@ -136,7 +137,7 @@ async fn serve_host(setup: &Setup, scope: Scope, meets: Meets, max_isolated: usi
             return done;
         }
     }
-    let _live = live.map(|live| live.follow(&gateway, None, screen));
+    let _live = live.map(|live| live.follow(&gateway, None, None, screen));
     let (end_input, end) = oneshot::channel();
     let input = EndsEarly::new(input, end);
     let mut served = pin!(gateway.serve_stdio(scope, input, standard::output()));
@@ -252,7 +253,9 @@ async fn serve_http(
         notes.into_iter().for_each(|note| screen.note(note));
     }
     watchdog::ready();
-    let live = live.follow(&gateway, admin.map(Admin::control), screen);
+    let tokens = arguments.token_file.as_deref();
+    let tokens = tokens.map(|file| FollowedTokens::follow(file, door.tokens(), screen));
+    let live = live.follow(&gateway, admin.map(Admin::control), tokens, screen);
     if let Some(admin) = admin {
         admin.follows(&live);
     }
@@ -373,7 +376,7 @@ fn door(arguments: &ServeArgs) -> Result<HttpDoor, CommandFailure> {
         .max_sessions(sessions, of_client.unwrap_or_else(|| share(sessions)))
         .access_log(arguments.access_log)
         .drain_within(arguments.drain);
-    for token in tokens(arguments)? {
+    for token in tokens(arguments).map_err(CommandFailure::usage)? {
         door = door.token(token);
     }
     if let Some(rate) = arguments.rate {
@@ -396,48 +399,6 @@ fn door(arguments: &ServeArgs) -> Result<HttpDoor, CommandFailure> {
 /// How many of all sessions one client may have: so many that the others still find room when one takes all it may.
 fn share(sessions: usize) -> usize {
     sessions.saturating_mul(2).div_ceil(5)
-}
-
-/// The tokens of which clients must show one. They never stand on the command line, where every user of the machine could read
-/// them.
-fn tokens(arguments: &ServeArgs) -> Result<Vec<String>, CommandFailure> {
-    let (text, place) = match (&arguments.token_file, &arguments.token_env) {
-        (Some(file), _) => {
-            let text = String::from_utf8(read(file)?).map_err(CommandFailure::usage)?;
-            (text, file.display().to_string())
-        }
-        (None, Some(variable)) => {
-            let token =
-                std::env::var(variable).with_context(|| format!("the variable {variable} holds no token"));
-            (
-                token.map_err(CommandFailure::usage)?,
-                format!("the variable {variable}"),
-            )
-        }
-        (None, None) => return Ok(Vec::new()),
-    };
-    let tokens = tokens_in(&text).map_err(|line| {
-        CommandFailure::usage(anyhow!(
-            "line {line} of {place} is no token: write one token on each line, without spaces, and remarks after #"
-        ))
-    })?;
-    if tokens.is_empty() {
-        return Err(CommandFailure::usage(anyhow!("{place} holds no token")));
-    }
-    Ok(tokens)
-}
-
-/// The tokens of a text, one on each line; the number of the first line that is none.
-fn tokens_in(text: &str) -> Result<Vec<String>, usize> {
-    let lines = text.lines().map(str::trim).enumerate();
-    let written = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    let token = |(n, line): (usize, &str)| match line
-        .contains(|part: char| part.is_whitespace() || part.is_control())
-    {
-        true => Err(n + 1),
-        false => Ok(line.to_owned()),
-    };
-    written.map(token).collect()
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, CommandFailure> {

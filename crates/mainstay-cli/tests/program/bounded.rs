@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::clients::{Session, initialize};
+use crate::clients::{Session, initialize, modern};
 use crate::host::Host;
 use crate::sandbox::{Sandbox, good};
 use crate::serving::Serving;
@@ -67,6 +67,65 @@ async fn each_line_of_the_token_file_is_a_token_with_a_share_of_its_own() {
         .exits(2)
         .says("line 2 of ")
         .says("one token on each line");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_is_removed_from_its_file_is_refused_after_a_hangup_and_the_others_keep_their_sessions()
+{
+    let sandbox = Sandbox::with(&json!({}));
+    let file = sandbox.write("tokens", "alice-old\nbob-4567\n");
+    let serving = Serving::start(&sandbox, &["--token-file", file.to_str().expect("text")]);
+    let bearer = |token: &str, ask: Ask| ask.header("authorization", &format!("Bearer {token}"));
+    let hello = async |token: &str| {
+        let hello = bearer(token, Ask::post("/mcp", &initialize(json!({}))));
+        hello.send(serving.address).await
+    };
+    let in_session = |token: &str, id: &str, ask: Ask| {
+        let ask = bearer(token, ask).header("mcp-session-id", id);
+        ask.header("mcp-protocol-version", "2025-11-25")
+    };
+    let alice = hello("alice-old").await;
+    let alice = alice.header("mcp-session-id").expect("a session").to_owned();
+    let bob = hello("bob-4567").await;
+    let bob = bob.header("mcp-session-id").expect("a session").to_owned();
+    let listen = Ask::new("GET", "/mcp").header("accept", "text/event-stream");
+    let mut stream = in_session("alice-old", &alice, listen)
+        .send(serving.address)
+        .await;
+    assert_eq!(stream.status, 200);
+    let listen = modern("/mcp", 1, "subscriptions/listen", json!({ "notifications": {} }));
+    let mut modern_stream = bearer("alice-old", listen).send(serving.address).await;
+    assert_eq!(modern_stream.status, 200);
+
+    sandbox.write("tokens", "alice-new\nbob-4567\n");
+    serving.signal(Signal::HUP);
+    serving.hears("token file applied: 1 added, 1 removed");
+    let ended = async { while stream.event().await.is_some() {} };
+    timeout(LONG, ended)
+        .await
+        .expect("the stream of the session ends");
+    let ended = async { while modern_stream.event().await.is_some() {} };
+    timeout(LONG, ended).await.expect("the modern stream ends");
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+    for (token, id, status) in [
+        ("alice-old", &alice, 401),
+        ("alice-new", &alice, 404),
+        ("bob-4567", &bob, 200),
+    ] {
+        let answer = in_session(token, id, Ask::post("/mcp", &ping))
+            .send(serving.address)
+            .await;
+        assert_eq!(answer.status, status, "{token}");
+    }
+    assert_eq!(hello("alice-new").await.status, 200);
+
+    for (text, reason) in [("# nobody\n", "holds no token"), ("two words\n", "line 1 of ")] {
+        sandbox.write("tokens", text);
+        serving.signal(Signal::HUP);
+        let line = serving.hears("the token file is not applied");
+        assert!(line.contains(reason), "{line}");
+        assert_eq!(hello("bob-4567").await.status, 200, "{text}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

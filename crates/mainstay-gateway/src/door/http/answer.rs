@@ -101,7 +101,7 @@ impl HttpService {
             let answer = tokio::select! {
                 biased;
                 answer = request.answer(&service.router, &client, &outbox, &run, service.closing()) => answer,
-                () = service.draining(), if is_endless => Some(RequestAnswer {
+                () = service.endless_must_end(client.principal), if is_endless => Some(RequestAnswer {
                     result: Ok(ended(&id)),
                     id,
                     kind: AnswerKind::Other,

@@ -11,6 +11,7 @@ use hyper::{Method, Response, StatusCode};
 
 use super::options::HttpDoor;
 use super::response::{HttpRefusal, ResponseBody, empty};
+use super::tokens::DoorTokens;
 use crate::principal::TokenDigest;
 
 /// How long a browser may remember what it was allowed: two hours, the longest that common browsers do.
@@ -70,8 +71,7 @@ pub(super) struct HttpGuard {
     pub(super) hosts: Vec<String>,
     /// Origins of web pages, in lower case.
     pub(super) origins: Vec<String>,
-    /// Digests of the tokens: how long their comparison takes tells an attacker nothing.
-    pub(super) tokens: Vec<TokenDigest>,
+    pub(super) tokens: DoorTokens,
 }
 
 impl HttpGuard {
@@ -131,11 +131,10 @@ impl HttpGuard {
         if self.tokens.is_empty() {
             return Ok(HttpCaller::from_peer(peer));
         }
-        let shown = TokenDigest::of(bearer(headers).ok_or(Unauthorized::NoToken)?);
-        let is_known = self.tokens.contains(&shown);
-        is_known
-            .then_some(HttpCaller::Token(shown))
-            .ok_or(Unauthorized::WrongToken)
+        let shown = bearer(headers).ok_or(Unauthorized::NoToken)?;
+        let caller = HttpCaller::Token(TokenDigest::of(shown));
+        let is_known = self.tokens.admits(caller);
+        is_known.then_some(caller).ok_or(Unauthorized::WrongToken)
     }
 }
 

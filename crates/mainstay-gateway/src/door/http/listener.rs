@@ -102,12 +102,14 @@ impl Connections {
         let mut end = pin!(end);
         let mut sweep = interval(sweep_interval(self.service.limits.session_idle));
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut tokens = self.service.guard.tokens.changes();
         loop {
             tokio::select! {
                 // A connection that has ended makes room before the next is accepted.
                 biased;
                 () = &mut end => return,
                 Some(_) = self.tasks.join_next() => {}
+                Ok(()) = tokens.changed() => self.service.end_revoked(),
                 _ = sweep.tick() => self.service.sessions.sweep(Instant::now()),
                 (stream, peer) = accept(listener) => self.start(stream, peer),
             }

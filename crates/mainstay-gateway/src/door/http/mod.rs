@@ -22,6 +22,7 @@ mod service;
 mod session;
 mod stream;
 mod timeouts;
+mod tokens;
 
 pub(crate) use guard::HttpCaller;
 #[cfg(any(test, fuzzing))]
@@ -29,3 +30,4 @@ pub(crate) use listener::fuzz;
 pub use mount::{HttpMount, MountBody};
 pub use options::{DoorError, HttpDoor};
 pub(super) use response::log_refused_line;
+pub use tokens::{DoorTokens, TokenChanges};

@@ -14,6 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::guard::{HttpGuard, host_in};
 use super::mount::{HttpMount, Mounted};
+use super::tokens::DoorTokens;
 use crate::principal::TokenDigest;
 
 /// How clients connect over HTTP.
@@ -59,6 +60,9 @@ pub enum DoorError {
     /// Other machines could connect without a token.
     #[error("listening on {0}, which others can reach, needs a bearer token")]
     TokenRequired(SocketAddr),
+    /// The new set of tokens is empty. The door would admit every client.
+    #[error("the new set of bearer tokens is empty, which would admit every client: give one token at least")]
+    NoTokens,
     /// The certificate or its key cannot be used.
     #[error("cannot use the certificate: {0}")]
     Certificate(String),
@@ -97,10 +101,14 @@ impl HttpDoor {
     /// Admits only clients that send this bearer token, or another one that was set. A session belongs to the token that
     /// opened it.
     #[must_use]
-    pub fn token(mut self, token: impl Into<Secret>) -> Self {
-        let token: Secret = token.into();
-        self.guard.tokens.push(TokenDigest::of(token.expose()));
+    pub fn token(self, token: impl Into<Secret>) -> Self {
+        self.guard.tokens.add(&token.into());
         self
+    }
+
+    /// The tokens that were set, to be replaced while the door is open. Clones of this door share them.
+    pub fn tokens(&self) -> DoorTokens {
+        self.guard.tokens.clone()
     }
 
     /// Accepts this name in the `Host` header too. A door on a loopback address always accepts the names of this machine, any

@@ -328,11 +328,30 @@ impl HttpService {
         door: DoorKind,
         caller: HttpCaller,
     ) -> Result<OpenedSession, HttpRefusal> {
-        Ok(OpenedSession {
+        let opened = OpenedSession {
             session: self.sessions.open(scope, door, caller)?,
             service: self.clone(),
             ends_on_drop: true,
-        })
+        };
+        // The token may have been removed since it was checked, and its sessions ended before this one was among them.
+        match self.guard.tokens.admits(caller) {
+            true => Ok(opened),
+            false => Err(Unauthorized::WrongToken.into()),
+        }
+    }
+
+    /// Ends the sessions of callers that are no longer admitted.
+    pub(super) fn end_revoked(&self) {
+        self.sessions
+            .end_unless(|caller| self.guard.tokens.admits(caller));
+    }
+
+    /// Waits until a stream that has no end of its own must end: the door is being closed, or the client's token was removed.
+    pub(super) async fn endless_must_end(&self, principal: Principal) {
+        tokio::select! {
+            () = self.draining() => {}
+            () = self.guard.tokens.revoked(principal) => {}
+        }
     }
 
     /// Counts a request as being answered, until the result is dropped.

@@ -235,6 +235,21 @@ impl Sessions {
         }
     }
 
+    /// Ends the sessions of all callers that are not admitted.
+    pub(super) fn end_unless(&self, is_admitted: impl Fn(HttpCaller) -> bool) {
+        let mut table = lock(&self.table);
+        let revoked = table
+            .sessions
+            .values()
+            .filter(|session| !is_admitted(session.caller));
+        let revoked: Vec<_> = revoked.map(|session| session.id.clone()).collect();
+        let ended: Vec<_> = revoked.iter().filter_map(|id| table.remove(id)).collect();
+        drop(table);
+        for session in ended {
+            self.close(&session);
+        }
+    }
+
     pub(super) fn end_all(&self) {
         let table = std::mem::take(&mut *lock(&self.table));
         for session in table.sessions.into_values() {
