@@ -38,10 +38,16 @@ pub(crate) struct AddArgs {
     #[arg(long, conflicts_with = "command")]
     pub(crate) url: Option<String>,
     /// The variable that holds the bearer token of the address
-    #[arg(long, value_name = "VARIABLE", requires = "url")]
+    // clap does not require what conflicts with an argument that is given, hence the second condition.
+    #[arg(long, value_name = "VARIABLE", requires = "url", conflicts_with = "command")]
     pub(crate) bearer_token_env: Option<String>,
     /// A header of every request to the address; may be given more than once
-    #[arg(long, value_name = "NAME: VALUE", requires = "url")]
+    #[arg(
+        long,
+        value_name = "NAME: VALUE",
+        requires = "url",
+        conflicts_with = "command"
+    )]
     pub(crate) header: Vec<String>,
     /// A variable of the server: its value, or without one the value that Mainstay's environment has; may be given more
     /// than once

@@ -10,12 +10,13 @@ use std::time::{Duration, SystemTime};
 
 use mainstay::config::{ServerBuilder, StdioTarget};
 use mainstay::lifecycle::{Desired, Generation};
-use mainstay::server::Reason;
-use mainstay::{Failure, ServerConfig, StateKind, Status};
+use mainstay::server::{Reason, TransportKind};
+use mainstay::transport::http::Challenge;
+use mainstay::{Era, Failure, ServerConfig, StateKind, Status};
 use mainstay_bridge::hello::DaemonStatus;
 use mainstay_bridge::{RuntimeDirectory, status};
 use mainstay_control::ControlClient;
-use mainstay_control::api::{ActorKind, DesiredState, ServerStatus, StateName};
+use mainstay_control::api::{ActorKind, DesiredState, FailureDocument, ServerStatus, StateName};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -148,11 +149,12 @@ impl DaemonView {
         Ok(())
     }
 
-    /// Whether a person has disabled a server of the daemon. Errors count as no.
-    pub(crate) async fn is_disabled(&self, server: &str) -> bool {
+    /// The state of the server that this bridge leads to. `None` if the daemon does not answer, or has no such server.
+    pub(crate) async fn server_behind(&self, mut bridge: Status) -> Option<Status> {
         let client = self.client().timeout(PING_TIMEOUT);
-        let seen = client.server(server).await;
-        seen.is_ok_and(|seen| matches!(seen.state, StateName::Disabled | StateName::Disabling))
+        let seen = client.server(&bridge.server).await.ok()?;
+        take_over(&mut bridge, &seen);
+        Some(bridge)
     }
 
     /// Pings a server of the daemon.
@@ -198,8 +200,30 @@ fn take_over(status: &mut Status, seen: &ServerStatus) {
     (status.attempt, status.budget, status.starts) = (seen.attempt, seen.budget, seen.starts.max(1));
     status.next_retry = seen.next_retry_ms.map(at);
     status.pid = None;
-    status.last_error = seen.last_failure.as_ref().map(|failure| {
-        let stderr = failure.stderr.clone();
-        Arc::new(Failure::reported(&failure.message, stderr))
+    status.last_error = seen.last_failure.as_ref().map(|seen| Arc::new(failure(seen)));
+    let era = seen.era.as_deref().and_then(Era::from_word);
+    let version = seen.protocol_version.as_deref().map(Arc::<str>::from);
+    status.protocol = era.zip(version);
+    let transports = [
+        TransportKind::Stdio,
+        TransportKind::Http,
+        TransportKind::Sse,
+        TransportKind::Custom,
+    ];
+    status.transport = transports
+        .into_iter()
+        .find(|transport| seen.transport.as_deref() == Some(transport.as_str()));
+    status.listed_at = seen.catalog.and_then(|catalog| catalog.listed_ms).map(at);
+    status.stale_since = seen.catalog.and_then(|catalog| catalog.stale_since_ms).map(at);
+}
+
+fn failure(seen: &FailureDocument) -> Failure {
+    let mut failure = Failure::reported(&seen.message, seen.stderr.clone());
+    failure.challenge = seen.login.as_ref().map(|login| {
+        let mut challenge = Challenge::default();
+        challenge.resource_metadata.clone_from(&login.resource_metadata);
+        challenge.scopes.clone_from(&login.scopes);
+        challenge
     });
+    failure
 }

@@ -1,5 +1,7 @@
 //! `mainstay tools`: what all servers offer. A server that cannot be asked is shown as it was last seen, marked stale.
 
+use std::time::Duration;
+
 use mainstay::{Catalog, Status};
 use serde::Deserialize;
 
@@ -25,12 +27,16 @@ pub(crate) fn run(tools: &ToolsArgs, common: &Common, screen: &Screen) -> Done {
     with_fleet(&setup, screen, async |fleet| {
         let startup = Startup::of(fleet);
         let mut progress = Progress::new(screen, false);
-        let statuses = startup
+        let mut statuses = startup
             .settle(wanted.timeout, |statuses| {
                 progress.show(&startup, fleet, statuses);
             })
             .await;
         drop(progress);
+        if let Some(daemon) = &setup.daemon {
+            // A bridge is connected while its server is down. The servers had their time to start.
+            daemon.wait(&mut statuses, Duration::ZERO, |_| {}).await?;
+        }
         let catalog = fleet.catalog();
         let text = if wanted.json {
             Text::document(&json::ToolsDocument::of(&setup, &catalog, &statuses))
@@ -40,7 +46,7 @@ pub(crate) fn run(tools: &ToolsArgs, common: &Common, screen: &Screen) -> Done {
         screen.print(text)?;
         let mut exit = Exit::Success;
         for status in &statuses {
-            if !is_shown(&catalog, status) && !matches!(Standing::of(status), Standing::Up | Standing::Off) {
+            if !is_listed(&catalog, status) && !matches!(Standing::of(status), Standing::Up | Standing::Off) {
                 screen.error(missing(status));
                 exit = Exit::Failed;
             }
@@ -50,7 +56,7 @@ pub(crate) fn run(tools: &ToolsArgs, common: &Common, screen: &Screen) -> Done {
 }
 
 /// Whether anything is known of what a server offers.
-fn is_shown(catalog: &Catalog, status: &Status) -> bool {
+fn is_listed(catalog: &Catalog, status: &Status) -> bool {
     catalog.freshness(&status.server).is_some()
 }
 
@@ -64,28 +70,38 @@ fn missing(status: &Status) -> Text {
 
 fn text(catalog: &Catalog, statuses: &[Status], screen: &Screen) -> Text {
     let mut text = Text::default();
-    for status in statuses.iter().filter(|status| is_shown(catalog, status)) {
+    for status in statuses {
+        let is_off = Standing::of(status) == Standing::Off;
+        if !is_off && !is_listed(catalog, status) {
+            continue;
+        }
         if !text.is_empty() {
             text.push("\n");
         }
-        text.push(heading(catalog, status, screen));
-        text.push(section(catalog, status, screen));
+        text.push(heading(status, screen));
+        // A disabled server offers nothing now, and may offer anything once it is enabled.
+        if !is_off {
+            text.push(section(catalog, status, screen));
+        }
     }
     text
 }
 
-fn heading(catalog: &Catalog, status: &Status, screen: &Screen) -> Text {
+fn heading(status: &Status, screen: &Screen) -> Text {
     let name = screen.out.bold(plain(&status.server));
-    let freshness = catalog.freshness(&status.server);
-    let stale = freshness.filter(|freshness| freshness.stale_since.is_some());
-    match stale {
-        None => text!("{}\n", name),
-        Some(freshness) => {
-            let age = freshness.listed_at.elapsed().unwrap_or_default();
-            let state = text!("stale: listed {} ago, now {}", span(age), status.state);
-            text!("{}  {}\n", name, screen.out.ink(Ink::Yellow, state))
-        }
+    if Standing::of(status) == Standing::Off {
+        return text!("{}  {}\n", name, screen.out.dim("disabled"));
     }
+    let Some(stale_since) = status.stale_since else {
+        return text!("{}\n", name);
+    };
+    let age = status.listed_at.unwrap_or(stale_since).elapsed();
+    let state = text!(
+        "stale: listed {} ago, now {}",
+        span(age.unwrap_or_default()),
+        status.state
+    );
+    text!("{}  {}\n", name, screen.out.ink(Ink::Yellow, state))
 }
 
 /// One thing offered: its kind, its name, what it is said to do, what it says of its effects.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::gateway::PlainText;
-use mainstay::server::Reason;
+use mainstay::server::{NotConnected, Reason};
 use mainstay::{CallError, CallErrorKind, Failure, Outcome, Server};
 
 use super::Asking;
@@ -12,6 +12,7 @@ use crate::exit::{Done, Exit};
 use crate::json;
 use crate::login;
 use crate::output::{Text, plain, text};
+use crate::startup::Standing;
 
 /// How long the end of a process may take to be known once its connection is lost.
 const HINDSIGHT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -19,6 +20,21 @@ const HINDSIGHT_TIMEOUT: Duration = Duration::from_millis(500);
 impl Asking<'_> {
     /// Reports an error of the library.
     pub(crate) async fn failed(&self, server: &Server, error: &CallError) -> Done {
+        let behind = match error.not_connected() {
+            Some(_) => self.behind(server).await,
+            None => None,
+        };
+        match behind.as_ref().map(|status| (status, Standing::of(status))) {
+            Some((_, Standing::Off)) => self.disabled(server),
+            Some((status, Standing::Down | Standing::Starting)) => {
+                let error: CallError = NotConnected::from(status).into();
+                self.report(server, &error).await
+            }
+            Some((_, Standing::Up)) | None => self.report(server, error).await,
+        }
+    }
+
+    async fn report(&self, server: &Server, error: &CallError) -> Done {
         let exit = Exit::of_call(error);
         let failure = failure(server, error).await;
         let failure = failure.as_deref();

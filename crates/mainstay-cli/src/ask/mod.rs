@@ -6,7 +6,7 @@ use std::cell::{Cell, OnceCell};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use mainstay::{CallError, CallErrorKind, CallOptions, Catalog, Fleet, Outcome, Reply, Server};
+use mainstay::{CallError, CallErrorKind, CallOptions, Catalog, Fleet, Outcome, Reply, Server, Status};
 use tokio::time::Instant;
 
 use crate::args::RequestArgs;
@@ -90,14 +90,21 @@ impl<'a> Asking<'a> {
     /// Reports that a server does not offer what was asked for. One of the daemon offers nothing while it is disabled, and
     /// that is then the reason.
     pub(crate) async fn not_offered(&self, server: &Server, failure: CommandFailure) -> Done {
-        let name = server.name();
-        let is_disabled = match &self.daemon {
-            Some(daemon) => daemon.is_disabled(name).await,
-            None => false,
-        };
-        if !is_disabled {
-            return Err(failure);
+        match self.behind(server).await {
+            Some(status) if Standing::of(&status) == Standing::Off => self.disabled(server),
+            Some(_) | None => Err(failure),
         }
+    }
+
+    /// The state of the daemon's server that this bridge leads to. The bridge's own state is no substitute: it is connected
+    /// while its server is down, and its attempts fail if the daemon refuses it.
+    pub(crate) async fn behind(&self, bridge: &Server) -> Option<Status> {
+        self.daemon.as_ref()?.server_behind(bridge.status()).await
+    }
+
+    /// Reports that a server of the daemon is disabled.
+    fn disabled(&self, server: &Server) -> Done {
+        let name = server.name();
         let enable = format!("mainstay enable {}", reach::literal(name));
         let message = format!("server {name} is disabled, and was not asked: `{enable}` enables it");
         self.failed_at_gateway(&message, Outcome::NotSent)
@@ -162,7 +169,7 @@ impl<'a> Asking<'a> {
         if fleet.servers().len() == 1 {
             self.settled(fleet).await;
         } else {
-            let is_settled = |status: &mainstay::Status| Standing::of(status).is_settled();
+            let is_settled = |status: &Status| Standing::of(status).is_settled();
             server.wait_until(self.time_to_connect(), is_settled).await;
         }
         if Standing::of(&server.status()) == Standing::Up {

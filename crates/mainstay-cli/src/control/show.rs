@@ -289,6 +289,8 @@ fn remedy(server: &ServerStatus, footing: Footing) -> Option<Text> {
         Some("budget_spent" | "lost") => {
             text!("correct the cause; `mainstay restart {}` tries at once", name)
         }
+        // A server that never ran wrote nothing to stderr.
+        _ if server.stderr.is_empty() => text!("correct the cause, then `mainstay restart {}`", name),
         _ => text!(
             "correct the cause, then `mainstay restart {}`; `mainstay logs {}` has more of its stderr",
             name,
@@ -441,8 +443,7 @@ github  is down
   runs       docker run ghcr.io/github/github-mcp-server
   cause      the program `docker` was not found
   next       nothing, until you act
-  remedy     correct the cause, then `mainstay restart github`; `mainstay logs github` has more of
-             its stderr
+  remedy     correct the cause, then `mainstay restart github`
 
 issues  is down
   runs       https://mcp.example.com/mcp

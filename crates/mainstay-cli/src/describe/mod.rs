@@ -15,6 +15,7 @@ use crate::json;
 use crate::load::servers;
 use crate::output::{Ink, Screen, Text, plain, prose, text, width};
 use crate::pick::{Picked, Sought};
+use crate::startup::Standing;
 use schema::Argument;
 
 /// How far everything below a heading is indented.
@@ -51,16 +52,16 @@ async fn show(asking: &Asking<'_>, fleet: &Fleet, name: &str) -> Done {
         Ok(tool) => tool,
         Err(failure) => return asking.not_offered(&server, failure).await,
     };
-    if asking.request.json {
-        asking.screen.print(Text::document(&json::DescribedDocument::of(
-            tool,
-            connected.is_err(),
-        )))?;
+    let is_stale = match asking.behind(&server).await {
+        Some(status) => Standing::of(&status) != Standing::Up,
+        None => connected.is_err(),
+    };
+    let text = if asking.request.json {
+        Text::document(&json::DescribedDocument::of(tool, is_stale))
     } else {
-        asking
-            .screen
-            .print(page(tool, connected.is_err(), asking.screen))?;
-    }
+        page(tool, is_stale, asking.screen)
+    };
+    asking.screen.print(text)?;
     Ok(Exit::Success)
 }
 

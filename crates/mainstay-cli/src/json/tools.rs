@@ -50,9 +50,8 @@ struct EffectsDocument {
 impl ToolsDocument {
     pub(crate) fn of(setup: &Setup, catalog: &Catalog, statuses: &[Status]) -> Self {
         let stale = |server: &str| {
-            catalog
-                .freshness(server)
-                .is_some_and(|freshness| freshness.stale_since.is_some())
+            let status = statuses.iter().find(|status| *status.server == *server);
+            status.is_some_and(|status| status.stale_since.is_some())
         };
         macro_rules! offer {
             ($offer:expr) => {

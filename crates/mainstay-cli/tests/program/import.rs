@@ -453,6 +453,14 @@ fn a_server_that_cannot_be_added_or_removed_changes_nothing() {
             &["add", "a", "--url", "https://e.example", "--header", "none"],
             "--header takes",
         ),
+        (
+            &["add", "a", "--header", "A: b", "--", "x"],
+            "cannot be used with",
+        ),
+        (
+            &["add", "a", "--bearer-token-env", "A", "--", "x"],
+            "cannot be used with",
+        ),
         (&["add", "a", "--env", "A=1", "--env", "A=2", "--", "x"], "twice"),
     ] {
         sandbox.run(arguments).exits(2).says(reason);

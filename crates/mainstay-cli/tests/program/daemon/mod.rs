@@ -7,6 +7,7 @@ mod killing;
 mod outcomes;
 mod places;
 mod racing;
+mod reporting;
 mod sharing;
 mod upgrading;
 

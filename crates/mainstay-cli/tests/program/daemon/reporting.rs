@@ -1,0 +1,154 @@
+//! Commands report the state of the daemon's servers, not that of their own connections to the daemon.
+
+use std::fs;
+
+use mainstay_testkit::Script;
+use mainstay_testkit::http::{FaultyHttpProcess, HttpFault, HttpScript, HttpStep};
+use serde_json::{Value, json};
+
+use super::{Shared, wait_until};
+use crate::sandbox::{MAINSTAY, Sandbox, good, missing, shell};
+
+/// A sandbox with these servers, whose daemon runs.
+fn started(servers: &Value) -> Shared {
+    let shared = Shared {
+        sandbox: Sandbox::with(servers),
+    };
+    shared.sandbox.run(&["daemon", "start"]).exits(0);
+    shared
+}
+
+/// Waits until the daemon's server is in this state.
+#[track_caller]
+fn wait_for(shared: &Shared, server: &str, state: &str) {
+    wait_until(&format!("{server} is {state}"), || {
+        let status = shared.sandbox.run(&["status", server, "--json"]).json();
+        status["servers"][0]["state"] == state
+    });
+}
+
+#[test]
+fn a_call_says_that_the_server_of_the_daemon_wants_a_login_and_promises_no_attempt() {
+    let fault = HttpFault::unauthorized("https://login.example/meta", "files:read");
+    let locked = HttpScript::new().at(HttpStep::Post, fault);
+    let remote = FaultyHttpProcess::start(0, &Script::new(), &locked);
+    let shared = started(&json!({ "web": { "url": remote.url("/mcp") } }));
+    wait_for(&shared, "web", "disconnected");
+    let call = ["call", "web", "echo"];
+    shared
+        .sandbox
+        .run(&call)
+        .exits(3)
+        .says("server web is disconnected (auth_required)")
+        .says("run `mainstay login web`, then try again");
+    let document = shared
+        .sandbox
+        .run(&["call", "web", "echo", "--json"])
+        .exits(3)
+        .json();
+    let error = &document["error"];
+    assert_eq!(error["outcome"], "not_sent", "{document}");
+    assert_eq!(error["retry_after_ms"], Value::Null, "{document}");
+    let login = json!({ "resource_metadata": "https://login.example/meta", "scopes": ["files:read"] });
+    assert_eq!(error["failure"]["login"], login, "{document}");
+}
+
+#[test]
+fn a_call_says_that_the_server_of_the_daemon_failed_for_good_or_is_disabled() {
+    let shared = started(&json!({ "lost": missing(), "off": missing() }));
+    wait_for(&shared, "lost", "permanently_failed");
+    shared.sandbox.run(&["disable", "off"]).exits(0);
+    let call = |server: &str| {
+        shared
+            .sandbox
+            .run(&["call", server, "x", "--json"])
+            .exits(3)
+            .json()
+    };
+    let document = call("lost");
+    let message = document["error"]["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("server lost is permanently_failed"),
+        "{document}"
+    );
+    assert_eq!(document["error"]["retry_after_ms"], Value::Null, "{document}");
+    let document = call("off");
+    let message = document["error"]["message"].as_str().unwrap();
+    assert!(message.starts_with("server off is disabled"), "{document}");
+    assert_eq!(document["error"]["retry_after_ms"], Value::Null, "{document}");
+}
+
+#[test]
+fn what_a_dead_server_of_the_daemon_offered_is_marked_stale() {
+    let sandbox = Sandbox::new();
+    let gone = sandbox.path("gone");
+    let script = format!(
+        "test -e '{}' && exit 3; exec '{MAINSTAY}' demo-server",
+        gone.display()
+    );
+    sandbox.configure(&json!({ "demo": shell(&script) }));
+    let shared = Shared { sandbox };
+    let sandbox = &shared.sandbox;
+    sandbox.run(&["daemon", "start"]).exits(0);
+    let listing = ["tools", "--server", "demo", "--json"];
+    let document = sandbox.run(&listing).exits(0).json();
+    assert_eq!(document["servers"][0]["stale"], false, "{document}");
+    assert_eq!(document["tools"][0]["stale"], false, "{document}");
+
+    fs::write(&gone, "").unwrap();
+    sandbox.run(&["call", "demo", "crash"]);
+    wait_for(&shared, "demo", "reconnecting");
+    let document = sandbox.run(&listing).exits(0).json();
+    let server = &document["servers"][0];
+    assert_ne!(server["state"], "connected", "{document}");
+    assert_eq!((&server["up"], &server["stale"]), (&json!(false), &json!(true)));
+    assert_eq!(document["tools"][0]["stale"], true, "{document}");
+    sandbox.run(&["tools"]).exits(0).prints("demo  stale: listed ");
+    sandbox
+        .run(&["describe", "demo", "echo"])
+        .exits(0)
+        .prints("stale: the server is not up");
+    let document = sandbox
+        .run(&["describe", "demo", "echo", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(document["stale"], true, "{document}");
+    let document = sandbox.run(&["check", "--json"]).exits(1).json();
+    assert_eq!(document["servers"][0]["stale"], true, "{document}");
+}
+
+#[test]
+fn a_disabled_server_of_the_daemon_is_listed_as_disabled_and_not_as_empty() {
+    let shared = started(&json!({ "demo": good() }));
+    let sandbox = &shared.sandbox;
+    sandbox.run(&["tools"]).exits(0).prints("demo__echo");
+    sandbox.run(&["disable", "demo"]).exits(0);
+    let ran = sandbox.run(&["tools", "--server", "demo"]);
+    ran.exits(0);
+    assert_eq!(ran.stdout, "demo  disabled\n");
+    let document = sandbox.run(&["tools", "--json"]).exits(0).json();
+    assert_eq!(document["servers"][0]["state"], "disabled", "{document}");
+}
+
+#[test]
+fn the_protocol_that_a_command_shows_is_that_of_the_server() {
+    let remote = FaultyHttpProcess::start(0, &Script::new(), &HttpScript::new());
+    let shared = started(&json!({ "web": { "url": remote.url("/mcp") } }));
+    for line in [&["check", "--json"][..], &["ping", "web", "--json"]] {
+        let seen = |line: &[&str]| {
+            let document = shared.sandbox.run(line).exits(0).json();
+            let server = document.get("servers").map_or(&document, |servers| &servers[0]);
+            ["protocol_version", "era", "transport"].map(|key| server[key].clone())
+        };
+        assert_eq!(seen(line), seen(&[line, &["--no-daemon"]].concat()));
+    }
+}
+
+#[test]
+fn the_remedy_for_a_server_that_never_ran_does_not_point_at_its_stderr() {
+    let shared = started(&json!({ "lost": missing() }));
+    wait_for(&shared, "lost", "permanently_failed");
+    let ran = shared.sandbox.run(&["status", "lost"]);
+    ran.prints("then `mainstay restart lost`");
+    assert!(!ran.stdout.contains("mainstay logs"), "{}", ran.stdout);
+}
