@@ -239,6 +239,7 @@ mod tests {
         let second = starts.enter(StartRank::Wanted);
         let mut third = starts.enter(StartRank::Wanted);
         drop(second);
+        assert_eq!(starts.queue().waiting.len(), 1, "only the third one waits");
         drop(come(&mut first));
         assert!(come(&mut third).is_some());
         // A permit that was granted and never fetched is given back, too.

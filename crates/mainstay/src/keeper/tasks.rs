@@ -203,7 +203,7 @@ mod tests {
     use std::time::Duration;
 
     use mainstay_lifecycle::Generation;
-    use tokio::time::timeout;
+    use tokio::time::{sleep, timeout};
 
     use super::{KeeperTask, TaskKind, Tasks};
     use crate::keeper::inbox::KeeperMessage;
@@ -249,5 +249,20 @@ mod tests {
             let end = timeout(Duration::from_secs(60), tasks.next_end()).await;
             assert!(matches!(end, Ok(KeeperMessage::Deadline)));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tasks_that_are_aborted_end_and_send_nothing() {
+        let mut tasks = Tasks::default();
+        for kind in [TaskKind::Listing, TaskKind::Probe] {
+            tasks.spawn(kind, None, async {
+                sleep(Duration::from_secs(1)).await;
+                Some(KeeperMessage::Deadline)
+            });
+        }
+        tasks.abort_all();
+        let ended = timeout(Duration::from_secs(60), tasks.next_end()).await;
+        assert!(ended.is_err(), "no message comes");
+        assert!(tasks.running.is_empty());
     }
 }
