@@ -3,6 +3,7 @@
 //! Each server of the configuration becomes a bridge to the daemon's server of the same name, so every command works as
 //! without a daemon, and nothing is started that the daemon has already.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use tokio::time::{Instant, sleep};
 use crate::control;
 use crate::exit::CommandFailure;
 use crate::load::Setup;
+use crate::login;
 use crate::output::{Screen, text};
 use crate::startup::Standing;
 
@@ -54,10 +56,11 @@ pub(crate) fn use_daemon(setup: &mut Setup, daemon: &DaemonStatus, screen: &Scre
     }
     let bridges: Option<Vec<_>> = setup.servers.iter().map(bridge).collect();
     let Some(bridges) = bridges else { return };
+    let without_login = login::without_login(&setup.servers);
     setup.servers = bridges;
     // What a bridge offers is stored by the daemon.
     setup.store = None;
-    setup.daemon = DaemonView::find();
+    setup.daemon = DaemonView::find(without_login);
     screen.note(text!(
         "using the servers of the daemon (process {}); --no-daemon starts them for this command alone",
         daemon.pid
@@ -88,16 +91,23 @@ fn bridge_builder(name: &str) -> Option<ServerBuilder<StdioTarget>> {
 
 /// What the daemon knows of its servers. A bridge is connected even if its server is not.
 #[derive(Clone, Debug)]
-pub(crate) struct DaemonView(PathBuf);
+pub(crate) struct DaemonView {
+    socket: PathBuf,
+    /// Servers that no login can help.
+    pub(crate) without_login: BTreeSet<String>,
+}
 
 impl DaemonView {
-    fn find() -> Option<Self> {
+    fn find(without_login: BTreeSet<String>) -> Option<Self> {
         let directory = RuntimeDirectory::existing(|name| env::var_os(name)).ok()??;
-        Some(Self(directory.socket()))
+        Some(Self {
+            socket: directory.socket(),
+            without_login,
+        })
     }
 
     fn client(&self) -> ControlClient {
-        ControlClient::unix(self.0.clone()).via(ActorKind::Command)
+        ControlClient::unix(self.socket.clone()).via(ActorKind::Command)
     }
 
     /// Waits until the daemon's servers are up or not worth waiting for, at most for this long, and puts their state in the place

@@ -52,7 +52,7 @@ impl Asking<'_> {
                 self.screen.say(text!("  stderr: {}", PlainText::line(line)));
             }
         }
-        if asks_for_login(error) {
+        if asks_for_login(error) && !self.without_login.contains(server.name()) {
             let command = login::command(self.address.as_deref().unwrap_or(server.name()));
             self.screen
                 .say(text!("  run `{}`, then try again", plain(&command)));

@@ -3,6 +3,7 @@
 mod failed;
 
 use std::cell::{Cell, OnceCell};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -13,6 +14,7 @@ use crate::args::RequestArgs;
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::json;
 use crate::load::{Setup, Source};
+use crate::login;
 use crate::output::{Screen, Text};
 use crate::pick::{Sought, find};
 use crate::reach;
@@ -40,6 +42,8 @@ pub(crate) struct Asking<'a> {
     address: Option<String>,
     /// The daemon whose server is asked.
     daemon: Option<DaemonView>,
+    /// Servers that no login can help.
+    without_login: BTreeSet<String>,
     /// Whether the request was handed over to be sent.
     is_sent: Cell<bool>,
     began: Instant,
@@ -66,6 +70,10 @@ impl<'a> Asking<'a> {
                 Source::File { .. } | Source::Demo { .. } | Source::Arguments => None,
             },
             daemon: setup.daemon.clone(),
+            without_login: match &setup.daemon {
+                Some(daemon) => daemon.without_login.clone(),
+                None => login::without_login(&setup.servers),
+            },
             is_sent: Cell::new(false),
             began: Instant::now(),
         }

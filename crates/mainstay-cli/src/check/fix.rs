@@ -39,7 +39,7 @@ pub(crate) fn fix(status: &Status, config: &ServerConfig, file: Option<&Path>) -
         return Some(match config.target() {
             Target::Http(target) => Fix {
                 advice: http::login(target).to_owned(),
-                command: http::can_log_in(target).then(|| login_command(config, file)),
+                command: login::can_help(target).then(|| login_command(config, file)),
             },
             _ => Fix::plain("log in to it"),
         });

@@ -5,12 +5,14 @@
 
 mod browser;
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
 use clap::Args;
 use mainstay::ServerConfig;
+use mainstay::config::{HttpTarget, OAuthSetting, Target};
 use mainstay::gateway::PlainText;
 use mainstay_login::{LoginPrompt, LoginProvider, LoginRequest, LoginSummary, StartedLogin, StoreProtection};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
@@ -202,6 +204,19 @@ fn said(server: &ServerConfig, summary: &LoginSummary) -> Text {
     }
     said.push("\n");
     said
+}
+
+/// Whether a login can help: not if the configuration has a token, or turns logins off.
+pub(crate) fn can_help(target: &HttpTarget) -> bool {
+    !target.has_credentials() && *target.oauth() != OAuthSetting::Off
+}
+
+/// The servers that no login can help.
+pub(crate) fn without_login(servers: &[ServerConfig]) -> BTreeSet<String> {
+    let is_without =
+        |server: &&ServerConfig| matches!(server.target(), Target::Http(target) if !can_help(target));
+    let servers = servers.iter().filter(is_without);
+    servers.map(|server| server.name().to_owned()).collect()
 }
 
 /// The command that logs in to a server, by its name or its address, as a shell takes it.

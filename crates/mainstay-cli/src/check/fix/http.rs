@@ -21,11 +21,6 @@ pub(super) fn login(target: &HttpTarget) -> &'static str {
     }
 }
 
-/// Whether a login can help.
-pub(super) fn can_log_in(target: &HttpTarget) -> bool {
-    !target.has_credentials() && *target.oauth() != OAuthSetting::Off
-}
-
 /// The next step for one that cannot be reached, or answers badly.
 pub(super) fn advice(target: &HttpTarget, failure: &Failure) -> String {
     let Some(http) = &failure.http else {
