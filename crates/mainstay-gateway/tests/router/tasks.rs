@@ -375,3 +375,30 @@ async fn what_a_client_says_belongs_to_a_task_belongs_to_its_own() {
         assert_eq!(received["_meta"][RELATED]["taskId"], "t", "{method}");
     }
 }
+
+#[tokio::test]
+async fn parameters_that_a_server_could_read_in_another_way_are_refused() {
+    let a = legacy("t", &json!({ "list": {} }));
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let (mut other, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let foreign = format!(r#"{{"{RELATED}":{{"taskId":"t"}}}}"#);
+    for (id, twice) in [
+        format!(r#""name":"echo","_meta":{foreign},"_meta":{{}}"#),
+        format!(r#""name":"echo","_meta":{foreign},"\u005fmeta":{{}}"#),
+        r#""name":"echo","_meta":{"x":1,"x":2}"#.to_owned(),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let request =
+            format!(r#"{{"jsonrpc":"2.0","id":"r{id}","method":"tools/call","params":{{{twice}}}}}"#);
+        other.write(&request).await;
+        let refused = other.message().await;
+        assert_eq!(refused["id"], format!("r{id}"), "{refused}");
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.ends_with("twice"), "{message}");
+    }
+    assert_eq!(side.count("tools/call"), 0);
+}

@@ -121,6 +121,13 @@ impl Params {
         self.read_meta().as_ref().ok()?.as_ref()
     }
 
+    /// A name that two of their members have, or two of their `_meta`. Only what was read already is looked at: what was
+    /// not has decided nothing.
+    pub fn repeated_name(&self) -> Option<String> {
+        let read = |part: &OnceLock<Read>| part.get()?.as_ref().ok()?.as_ref()?.repeated_name();
+        read(&self.top).or_else(|| read(&self.meta))
+    }
+
     /// Takes members out of the `_meta`, where it is an object.
     pub fn remove_from_meta(&mut self, names: &[&str]) {
         self.meta();

@@ -306,7 +306,7 @@ impl OwnTasks {
     }
 
     /// Parameters of the client with the id by which the server knows the task that they belong to. Fails where the client has no such
-    /// task at this server.
+    /// task at this server, or where the server could read another one in them than this does.
     ///
     /// Cancel safety: dropping it loses the parameters.
     pub(in crate::router) async fn related_params(
@@ -315,6 +315,9 @@ impl OwnTasks {
         params: Params,
     ) -> Result<Params, RpcError> {
         let related = params.meta().and_then(|meta| meta.get(RELATED));
+        if let Some(name) = params.repeated_name() {
+            return Err(invalid_params(format!("the parameters have {name:?} twice")));
+        }
         let Some(related) = related.filter(|_| !self.have_server_ids()) else {
             return Ok(params);
         };
@@ -329,14 +332,17 @@ impl OwnTasks {
         Ok(Params::read(process_payload(length, renamed).await).await)
     }
 
-    /// A message of the client with the id by which the server knows the task that it belongs to.
-    pub(crate) fn as_known(&self, message: RawJson) -> RawJson {
-        let related = (!self.have_server_ids()).then(|| RelatedMessage::read(&message));
-        let known = related.flatten().and_then(|related| {
+    /// An answer of the client with the id by which the server knows the task that it belongs to. The name of a task that is not the
+    /// client's is left out: the server knows which question it asked.
+    pub(crate) fn as_known(&self, answer: RawJson) -> RawJson {
+        if self.have_server_ids() || !answer.may_hold(RELATED) {
+            return answer;
+        }
+        let own = RelatedMessage::read(&answer).and_then(|related| {
             let (_, id) = self.known(&related.id)?;
             Some(related.renamed(&id))
         });
-        known.unwrap_or(message)
+        own.unwrap_or_else(|| RelatedMessage::without_task(answer))
     }
 
     /// The status of a task, with the id by which the client knows it.
@@ -385,6 +391,29 @@ impl RelatedMessage {
         let meta = Object::find(message, ["_meta"]).and_then(|[meta]| meta);
         let related = meta.and_then(|meta| Object::find(&meta, [RELATED])?.into_iter().next()?);
         related.is_none()
+    }
+
+    /// The message without the name of a task, wherever a reader may look for it.
+    fn without_task(message: RawJson) -> RawJson {
+        let mut object = match Object::read(&message) {
+            Ok(Some(object)) => object,
+            Ok(None) => return message,
+            // No answer of the protocol has so many members.
+            Err(_too_many) => return RawJson::EMPTY_OBJECT,
+        };
+        let Some(meta) = object.get("_meta") else {
+            return message;
+        };
+        let meta = match Object::parse(meta) {
+            Some(mut meta) => {
+                meta.remove(RELATED);
+                meta.to_raw()
+            }
+            None => RawJson::EMPTY_OBJECT,
+        };
+        // There is one afterwards.
+        object.set("_meta", meta);
+        object.to_raw()
     }
 
     /// The message with another id of the task.
@@ -533,6 +562,30 @@ mod tests {
         }
         let quoted = RawJson::from_text(format!(r#"{{"data":"{RELATED}"}}"#)).unwrap();
         assert!(own.shown("s", quoted).is_some());
+    }
+
+    #[test]
+    fn an_answer_names_no_task_but_one_of_its_client() {
+        let own = ClientTasks::new(false).of(ONE, at("s"));
+        let mine = own.public_id("s", "1");
+        let answered = |meta: &str| {
+            let answer = format!(r#"{{"action":"accept",{meta}}}"#);
+            own.as_known(RawJson::from_text(answer).unwrap()).to_string()
+        };
+        let meta = |id: &str| format!(r#""_meta":{{"a":1,"{RELATED}":{{"taskId":"{id}"}}}}"#);
+        assert_eq!(
+            answered(&meta(&mine)),
+            format!(r#"{{"action":"accept",{}}}"#, meta("1"))
+        );
+        let without = r#"{"action":"accept","_meta":{"a":1}}"#;
+        assert_eq!(answered(&meta("1")), without);
+        assert_eq!(answered(&format!(r#"{},"_meta":{{"a":1}}"#, meta("1"))), without);
+        let members: String = (0..mainstay::gateway::message::MAX_MEMBERS)
+            .map(|n| format!("\"m{n}\":0,"))
+            .collect();
+        assert_eq!(answered(&format!("{members}{}", meta("1"))), "{}");
+        let quoted = format!(r#""content":"{RELATED}""#);
+        assert_eq!(answered(&quoted), format!(r#"{{"action":"accept",{quoted}}}"#));
     }
 
     #[test]
