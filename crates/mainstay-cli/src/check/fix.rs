@@ -51,6 +51,11 @@ pub(crate) fn fix(status: &Status, config: &ServerConfig, file: Option<&Path>) -
             ));
         }
         (_, Some(StartStage::Unanswered)) => return by_hand(config, IS_IT_A_SERVER),
+        (None, Some(StartStage::Listing)) => {
+            return Some(Fix::plain(
+                "it has answered, and not listed what it offers yet: give it longer with --timeout, or read its log",
+            ));
+        }
         (None, Some(_) | None) => {
             return Some(Fix::plain("it is still starting: give it longer with --timeout"));
         }

@@ -73,12 +73,18 @@ pub(super) fn state(status: &Status) -> String {
     }
 }
 
-/// The start of a server if it says more than `connecting`. The first stage is left out until its program is known, so
+/// A listing that takes longer is shown.
+const LONG_LISTING: Duration = Duration::from_secs(2);
+
+/// The start of a server if it says more than `connecting`. The first stage is left out until its program is known, and a listing until it takes long, so
 /// what a person reads of a quick start does not depend on the moment at which it was looked at.
 pub(super) fn notable_start(status: &Status) -> Option<&StartProgress> {
     let start = status.start.as_ref()?;
-    let says_more =
-        start.program.is_some() || matches!(start.stage, StartStage::Waiting | StartStage::Unanswered);
+    let says_more = match start.stage {
+        StartStage::Waiting | StartStage::Unanswered => true,
+        StartStage::Listing => start.since.elapsed().unwrap_or_default() >= LONG_LISTING,
+        _ => start.program.is_some(),
+    };
     says_more.then_some(start)
 }
 

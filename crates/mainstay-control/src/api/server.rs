@@ -121,7 +121,7 @@ pub enum DesiredState {
 /// What a server does that is being started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StartStatus {
-    /// `waiting`, `installing`, `starting` or `unanswered`.
+    /// `waiting`, `installing`, `starting`, `unanswered` or `listing`.
     pub stage: String,
     /// Since when.
     pub since_ms: u64,

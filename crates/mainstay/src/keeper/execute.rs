@@ -85,6 +85,12 @@ impl Keeper {
             return;
         };
         connection.listing_starts();
+        let is_known = |(of, progress): &(Generation, StartProgress)| {
+            *of == generation && progress.stage == StartStage::Listing
+        };
+        if !self.start.as_ref().is_some_and(is_known) {
+            self.start = Some((generation, StartProgress::new(StartStage::Listing)));
+        }
         let deadline = deadline::within(self.slot.settings.load().policy().limits.list);
         let previous = self.last_good.offers().cloned();
         let listing = listing::list(self.slot.clone(), connection, previous, deadline);
@@ -390,24 +396,13 @@ impl Keeper {
         }
     }
 
-    /// What the server does while its connection is being opened.
+    /// What the server does until it is connected.
     fn start_progress(&self) -> Option<&StartProgress> {
         let (generation, progress) = self.start.as_ref()?;
-        match self.machine.state() {
-            State::Connecting {
-                attempt: Attempt::Queued(current, _) | Attempt::Opening(current, _),
-                ..
-            } => (current == generation).then_some(progress),
-            State::Connecting {
-                attempt: Attempt::Pausing(..) | Attempt::Listing(_),
-                ..
-            }
-            | State::Disconnected(_)
-            | State::Disabled
-            | State::Connected(_)
-            | State::Disabling
-            | State::PermanentlyFailed => None,
-        }
+        let state = self.machine.state();
+        let is_starting =
+            matches!(state, State::Connecting { .. }) && state.generation() == Some(*generation);
+        is_starting.then_some(progress)
     }
 
     fn next_retry(&self) -> Option<SystemTime> {

@@ -150,10 +150,9 @@ impl LastGood {
         self.withdraw(slot);
         slot.about.store(None);
         slot.catalog.store(None);
-        *self = Self {
-            writer: self.writer.take(),
-            ..Self::default()
-        };
+        let writer = self.writer.take();
+        *self = Self::default();
+        self.writer = writer;
     }
 
     /// Waits until the last listing is on disk, for a bounded time.

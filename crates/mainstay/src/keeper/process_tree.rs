@@ -157,7 +157,10 @@ impl StartupActivity {
             } else {
                 match self.progress.stage {
                     StartStage::Unanswered => StartStage::Starting,
-                    before @ (StartStage::Waiting | StartStage::Installing | StartStage::Starting) => before,
+                    before @ (StartStage::Waiting
+                    | StartStage::Installing
+                    | StartStage::Starting
+                    | StartStage::Listing) => before,
                 }
             },
             program,

@@ -103,7 +103,7 @@ pub(crate) struct Ended {
 pub struct StartProgress {
     /// How far the start is.
     pub stage: StartStage,
-    /// Since when this attempt waits, or since when its process runs.
+    /// Since when this attempt waits, its process runs, or it lists.
     pub since: SystemTime,
     /// The program that works, by its name; `None` while nothing is seen to work.
     pub program: Option<Arc<str>>,
@@ -121,6 +121,8 @@ pub enum StartStage {
     Starting,
     /// The server's program has read its input, does nothing, and has not answered. It may be no MCP server.
     Unanswered,
+    /// The server has answered, and lists what it offers.
+    Listing,
 }
 
 /// How the messages of a connection travel.
@@ -168,6 +170,7 @@ impl fmt::Display for StartProgress {
             StartStage::Installing => "installing",
             StartStage::Starting => "starting",
             StartStage::Unanswered => "reads its input and does not answer",
+            StartStage::Listing => "listing what it offers",
         })?;
         match &self.program {
             Some(program) => write!(f, ": {program}"),
@@ -184,6 +187,7 @@ impl StartStage {
             Self::Installing => "installing",
             Self::Starting => "starting",
             Self::Unanswered => "unanswered",
+            Self::Listing => "listing",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a server lists, good and bad: all of it is listed, what cannot be published is set aside, and its neighbours stay.
 
 use mainstay::catalog::{CatalogFault, Diagnostic, Kind};
+use mainstay::server::StartStage;
 use mainstay::{Catalog, Fleet, StateKind};
 use mainstay_testkit::{Cursors, Fault as Failing, Rule, Script, Step};
 use serde_json::json;
@@ -177,4 +178,19 @@ async fn a_list_that_the_server_does_not_know_after_all_is_an_empty_one() {
     connected(&server).await;
     let catalog = fleet.catalog();
     assert_eq!((catalog.tools().len(), catalog.prompts().len()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_has_answered_and_does_not_list_says_so_while_it_starts() {
+    let slow = Rule::new(Step::List, Failing::Delay { ms: 1000 }).method("tools/list");
+    let memory = Memory::new(Script::new().rule(slow));
+    let (_fleet, server) = fleet_of(memory.config("s"));
+    memory.side(1).await.wait_for("tools/list", 1).await;
+    let status = server.status();
+    assert_eq!(status.state, StateKind::Connecting);
+    let start = status.start.as_ref().expect("a start");
+    assert_eq!(start.stage, StartStage::Listing);
+    assert_eq!(start.to_string(), "listing what it offers");
+    connected(&server).await;
+    assert_eq!(server.status().start, None);
 }

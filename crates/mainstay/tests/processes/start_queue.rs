@@ -31,6 +31,12 @@ fn is_waiting(status: &Status) -> bool {
     start.is_some_and(|start| start.stage == StartStage::Waiting)
 }
 
+/// Whether a server starts and has not answered yet.
+fn has_its_turn(status: &Status) -> bool {
+    let is_of_turn = |stage| !matches!(stage, StartStage::Waiting | StartStage::Listing);
+    status.start.as_ref().is_some_and(|start| is_of_turn(start.stage))
+}
+
 async fn waiting(server: &Server) -> Status {
     let status = server.wait_until(LONG, is_waiting).await;
     status.unwrap_or_else(|| panic!("{:?}", server.status()))
@@ -55,7 +61,7 @@ async fn no_more_servers_start_at_once_than_allowed_and_all_come_up() {
                 .servers()
                 .iter()
                 .map(Server::status)
-                .filter(|status| status.start.is_some() && !is_waiting(status))
+                .filter(has_its_turn)
                 .count();
             most = at_once.max(most);
             tokio::time::sleep(Duration::from_millis(5)).await;
