@@ -5,7 +5,9 @@ mod endings;
 mod remote_peer;
 mod timeouts;
 
-use std::sync::Arc;
+use std::future::ready;
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use super::*;
@@ -32,6 +34,30 @@ async fn a_request_is_answered() {
     );
     assert_eq!(answer.unwrap().as_str(), r#"{"tools":[]}"#);
     assert_eq!(peer.stats().in_flight, 0);
+}
+
+#[test]
+fn only_a_large_request_is_composed_on_a_thread_that_may_block() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
+    // The only such thread is busy until the end.
+    let (end, busy) = mpsc::channel::<()>();
+    runtime.spawn_blocking(move || busy.recv());
+    runtime.block_on(async {
+        for (length, in_flight) in [(INLINE_LIMIT / 2, 1), (INLINE_LIMIT, 0)] {
+            let (peer, _remote, _log) = connect();
+            let params = raw(&format!(r#"{{"x":"{}"}}"#, "x".repeat(length)));
+            let request = pin!(peer.request("a", Some(params), within(10)));
+            // Polls it once.
+            tokio::select! {
+                biased;
+                answer = request => panic!("{answer:?}"),
+                () = ready(()) => {}
+            }
+            assert_eq!(peer.stats().in_flight, in_flight, "{length} bytes");
+        }
+    });
+    drop(end);
 }
 
 #[tokio::test(start_paused = true)]
