@@ -32,6 +32,11 @@ const PLACES: [&str; 11] = [
     "DBUS_SESSION_BUS_ADDRESS",
 ];
 
+/// The variables that a daemon gets from the process that starts it, unless more are asked for.
+pub fn inherited_variables() -> impl Iterator<Item = &'static str> {
+    DEFAULT_VARIABLES.iter().chain(&PLACES).copied()
+}
+
 /// A log larger than this is begun from its start.
 pub(crate) const LOG_LIMIT: u64 = 1024 * 1024;
 
@@ -50,6 +55,8 @@ pub struct Launcher {
     program: PathBuf,
     /// Its arguments: those of `mainstay daemon run --detach`.
     arguments: Vec<OsString>,
+    /// The names of variables that the daemon gets beside those that each daemon gets.
+    variables: Vec<String>,
 }
 
 /// How a start ended.
@@ -102,12 +109,17 @@ impl Launcher {
         Self {
             program: program.into(),
             arguments: fixed.into_iter().chain(arguments).collect(),
+            variables: Vec::new(),
         }
     }
 
     /// Starts daemons with this program and all of these arguments.
     pub(crate) fn of(program: PathBuf, arguments: Vec<OsString>) -> Self {
-        Self { program, arguments }
+        Self {
+            program,
+            arguments,
+            variables: Vec::new(),
+        }
     }
 
     pub(crate) fn program(&self) -> &Path {
@@ -122,6 +134,13 @@ impl Launcher {
     #[must_use]
     pub fn with(mut self, argument: &str) -> Self {
         self.arguments.push(argument.into());
+        self
+    }
+
+    /// The same, and the daemon also gets these variables of this process.
+    #[must_use]
+    pub fn with_variables(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.variables.extend(names);
         self
     }
 
@@ -166,8 +185,13 @@ impl Launcher {
     fn command(&self, program: &OsStr) -> Command {
         let mut command = Command::new(program);
         command.args(&self.arguments).env_clear();
-        let inherited = DEFAULT_VARIABLES.iter().chain(&PLACES);
-        command.envs(inherited.filter_map(|name| Some((*name, std::env::var_os(name)?))));
+        let mut pass_on = |name: &str| {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        };
+        inherited_variables().for_each(&mut pass_on);
+        self.variables.iter().for_each(|name| pass_on(name));
         command.current_dir("/");
         command
             .stdin(Stdio::null())

@@ -21,7 +21,9 @@ mod wait;
 
 pub use ask::{AskError, end, status, stop};
 pub use dial::{ConnectError, DaemonDialer};
-pub use launch::{DaemonStart, LaunchError, Launcher, StartReport, bound_log, detach, no_follow};
+pub use launch::{
+    DaemonStart, LaunchError, Launcher, StartReport, bound_log, detach, inherited_variables, no_follow,
+};
 pub use methods::only_reads;
 pub use runtime_dir::{RuntimeDirError, RuntimeDirectory};
 pub use socket::is_listening;

@@ -13,7 +13,7 @@ use mainstay_hosts::text::ConfigValue;
 use crate::args::Common;
 use crate::control::{ConfigEdit, EditOutcome, changes, configure, refused, warn_of_problems};
 use crate::exit::{CommandFailure, Done, Exit};
-use crate::load;
+use crate::load::{self, warn_of_inherited};
 use crate::naming;
 use crate::output::{Screen, plain, text};
 use crate::through_daemon::running_daemon;
@@ -91,13 +91,15 @@ pub(crate) fn add(arguments: &AddArgs, common: &Common, screen: &Screen) -> Done
                 say_applied("added", &arguments.name, "to", &file, &daemon, &report, screen);
                 return Ok(Exit::Success);
             }
-            EditOutcome::Refused(problem) => return Err(not_added(&problem, arguments, &daemon)),
+            EditOutcome::Refused(problem) => return Err(not_added(&problem)),
             EditOutcome::NotTaken => {}
         }
     }
     let written = add_server(&file, &arguments.name, &entry, None).map_err(failure)?;
     say("added", &arguments.name, "to", &written, screen);
-    warn_of_variables(arguments, screen);
+    if !arguments.disabled {
+        warn_of_inherited(&inherited(arguments), screen);
+    }
     Ok(Exit::Success)
 }
 
@@ -116,46 +118,14 @@ fn inherited(arguments: &AddArgs) -> Vec<&str> {
         .collect()
 }
 
-/// What helps if the daemon's environment lacks a variable.
-fn remedy(arguments: &AddArgs) -> &'static str {
-    match arguments.url {
-        Some(_) => "start the daemon in an environment that has it (`mainstay daemon run`)",
-        None => {
-            "write the value (`--env NAME=VALUE`, or `env_file` in the entry), or start the daemon in an environment that has \
-             it (`mainstay daemon run`)"
-        }
-    }
-}
-
-/// Why the daemon did not add the server. It may lack a variable that this command has.
-fn not_added(problem: &ApiProblem, arguments: &AddArgs, daemon: &DaemonStatus) -> CommandFailure {
-    let CommandFailure { exit, error } = refused(problem);
+/// Why the daemon did not add the server.
+fn not_added(problem: &ApiProblem) -> CommandFailure {
+    let failure = refused(problem);
     match problem.kind {
         // The name is taken.
-        ProblemKind::Conflict => CommandFailure::usage(error),
-        ProblemKind::InvalidConfiguration if !inherited(arguments).is_empty() => {
-            let error = anyhow!(
-                "{error:#}\nthe variables are those of the daemon (process {}): {}",
-                daemon.pid,
-                remedy(arguments)
-            );
-            CommandFailure { exit, error }
-        }
-        _ => CommandFailure { exit, error },
+        ProblemKind::Conflict => CommandFailure::usage(failure.error),
+        _ => failure,
     }
-}
-
-/// Warns if the entry takes a variable from Mainstay's environment: a daemon would not use the server without it.
-fn warn_of_variables(arguments: &AddArgs, screen: &Screen) {
-    let inherited = inherited(arguments);
-    if inherited.is_empty() || arguments.disabled {
-        return;
-    }
-    screen.warning(text!(
-        "the entry takes {} from Mainstay's environment, which a daemon that a host starts does not have; {}",
-        plain(&inherited.join(", ")),
-        remedy(arguments)
-    ));
 }
 
 pub(crate) fn remove(arguments: &RemoveArgs, common: &Common, screen: &Screen) -> Done {

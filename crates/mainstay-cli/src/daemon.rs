@@ -10,7 +10,7 @@ use mainstay_bridge::hello::{DaemonStatus, Share};
 use mainstay_bridge::{DaemonDialer, DaemonStart, RuntimeDirectory, StartReport, detach, status, stop};
 use mainstay_control::token_from_file;
 use mainstay_daemon::daemon::{self, DaemonConfiguration, DaemonSettings, Place, PlaceError};
-use mainstay_daemon::live::{LiveStart, state_directory};
+use mainstay_daemon::live::{EnvironmentOwner, LiveStart, state_directory};
 
 use crate::admin::default_token_file;
 use crate::args::Common;
@@ -54,11 +54,11 @@ pub(crate) struct DaemonArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum DaemonCommand {
     /// Start the daemon, with the servers of its configuration
-    Start(DaemonOptions),
+    Start(StartArgs),
     /// Stop the daemon and its servers; a host that still needs it starts it again
     Stop,
     /// Replace the running daemon by this program; hosts keep their sessions
-    Restart(DaemonOptions),
+    Restart(StartArgs),
     /// Show whether the daemon runs, and for whom
     Status {
         /// Print one JSON document
@@ -91,6 +91,41 @@ pub(crate) struct DaemonOptions {
     /// Keep whole messages of each server in memory, for `mainstay record`: the last 4096, up to 8 MiB
     #[arg(long)]
     record: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StartArgs {
+    #[command(flatten)]
+    options: DaemonOptions,
+    /// Pass this variable on to the daemon, for `${NAME}` in its configuration; repeat it for more
+    #[arg(long, value_name = "NAME")]
+    env: Vec<String>,
+}
+
+impl StartArgs {
+    /// The options that were given.
+    fn given(&self) -> Vec<&'static str> {
+        let mut given = self.options.given();
+        given.extend((!self.env.is_empty()).then_some("--env"));
+        given
+    }
+
+    fn check(&self, common: &Common) -> Result<(), CommandFailure> {
+        self.options.check(common)?;
+        // `NAME=value` is no name either: a value in the arguments could be read by every user of this machine.
+        match self.env.iter().find(|name| env::var_os(name).is_none()) {
+            Some(name) => Err(CommandFailure::usage(anyhow!(
+                "--env takes the name of a variable that is set here, and {} is not one: set it and run the command again",
+                quoted_name(name)
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A name as a person gave it, without the value if there is one.
+fn quoted_name(name: &str) -> String {
+    format!("{:?}", name.split('=').next().unwrap_or_default())
 }
 
 impl DaemonOptions {
@@ -166,8 +201,8 @@ fn parse_idle(text: &str) -> Result<IdleLimit, String> {
 pub(crate) fn run(arguments: &DaemonArgs, common: &Common, screen: &Screen) -> Done {
     let directory = RuntimeDirectory::find(|name| env::var_os(name)).map_err(CommandFailure::failed)?;
     match &arguments.command {
-        DaemonCommand::Start(options) => start(options, common, &directory, false, screen),
-        DaemonCommand::Restart(options) => start(options, common, &directory, true, screen),
+        DaemonCommand::Start(arguments) => start(arguments, common, &directory, false, screen),
+        DaemonCommand::Restart(arguments) => start(arguments, common, &directory, true, screen),
         DaemonCommand::Stop => match stop(&directory, STOP_TIMEOUT).map_err(CommandFailure::failed)? {
             true => {
                 screen.note("the daemon has ended");
@@ -185,14 +220,15 @@ pub(crate) fn run(arguments: &DaemonArgs, common: &Common, screen: &Screen) -> D
 }
 
 fn start(
-    options: &DaemonOptions,
+    arguments: &StartArgs,
     common: &Common,
     directory: &RuntimeDirectory,
     takes_over: bool,
     screen: &Screen,
 ) -> Done {
-    options.check(common)?;
-    let given = options.given();
+    arguments.check(common)?;
+    let given = arguments.given();
+    let options = &arguments.options;
     // It would end, and the service manager would start one without these options.
     if takes_over && !given.is_empty() && is_inherited(directory) {
         return Err(does_not_apply(&given, MANAGED));
@@ -213,7 +249,8 @@ fn start(
     if takes_over {
         words.push("--take-over");
     }
-    let launcher = launcher(common.config.as_deref(), common.no_cache, &words)?;
+    let launcher = launcher(common.config.as_deref(), common.no_cache, &words)?
+        .with_variables(arguments.env.iter().cloned());
     let started = match takes_over {
         true => launcher
             .start(directory, TAKE_OVER_TIMEOUT)
@@ -255,8 +292,8 @@ fn start(
 }
 
 /// How options reach a daemon that a service manager starts.
-const MANAGED: &str = "a service manager starts it: add them to `ExecStart=` with `systemctl --user edit mainstay.service`, and run \
-                       `mainstay daemon restart` without options";
+const MANAGED: &str = "a service manager starts it: add options to `ExecStart=` and variables to `Environment=` with \
+                       `systemctl --user edit mainstay.service`, and run `mainstay daemon restart` without options";
 
 /// Whether the daemon that runs has its socket from a service manager.
 fn is_inherited(directory: &RuntimeDirectory) -> bool {
@@ -342,7 +379,8 @@ fn page_token() -> Option<Secret> {
 /// The daemon's configuration. One that cannot be used is followed all the same, and bridges that need none of it are served.
 fn configuration(common: &Common, screen: &Screen) -> DaemonConfiguration {
     let live = match load(common) {
-        Ok(setup) => {
+        Ok(mut setup) => {
+            EnvironmentOwner::Daemon.explain(&mut setup.problems);
             setup.announce_in_daemon(screen);
             live_start(&setup, screen)
         }
@@ -355,7 +393,7 @@ fn configuration(common: &Common, screen: &Screen) -> DaemonConfiguration {
     };
     let screen = *screen;
     DaemonConfiguration {
-        live,
+        live: live.in_environment_of(EnvironmentOwner::Daemon),
         report: Box::new(move |event| say(&event, &screen)),
     }
 }

@@ -212,6 +212,20 @@ pub(crate) fn user_file(common: &Common) -> Result<PathBuf, CommandFailure> {
     }
 }
 
+/// Warns if entries take variables from Mainstay's environment: a daemon would not use their servers without them.
+pub(crate) fn warn_of_inherited(names: &[&str], screen: &Screen) {
+    if names.is_empty() {
+        return;
+    }
+    let options: Vec<_> = names.iter().map(|name| format!("--env {name}")).collect();
+    screen.warning(text!(
+        "{} would come from Mainstay's environment, and a daemon that a host starts does not have your shell's variables; start it with \
+         `mainstay daemon start {}`, or read each from a file with ${{file:PATH}}",
+        plain(&names.join(", ")),
+        plain(&options.join(" "))
+    ));
+}
+
 impl Setup {
     /// Says what is used, what is not, and what is wrong with it.
     pub(crate) fn announce(&self, screen: &Screen) {

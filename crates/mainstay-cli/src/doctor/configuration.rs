@@ -1,18 +1,33 @@
 //! The configuration: whether it can be read, and what the reader says of it. Variables that are named and not set are
 //! among that.
 
+use std::path::PathBuf;
+
 use mainstay::ServerConfig;
 use mainstay::config::Severity;
 
 use super::examination::Examination;
+use super::variables::DaemonVariables;
 use crate::args::Common;
 use crate::load::{FoundBy, Source, load_beside};
 use crate::through_daemon::running_daemon;
 
-/// Reads the configuration. Returns the servers that are enabled and have no errors.
-pub(super) fn examine(common: &Common) -> (Examination, Vec<ServerConfig>) {
+/// What the other checks need of the configuration.
+#[derive(Default)]
+pub(super) struct ConfigurationRead {
+    /// The file, if there is one.
+    pub(super) file: Option<PathBuf>,
+    /// The servers that are enabled and have no errors.
+    pub(super) servers: Vec<ServerConfig>,
+    /// The environment that the daemon reads the file in, if it is known.
+    pub(super) daemon: Option<DaemonVariables>,
+}
+
+/// Reads the configuration.
+pub(super) fn examine(common: &Common) -> (Examination, ConfigurationRead) {
     let mut found = Examination::new("configuration", "");
-    let setup = match load_beside(running_daemon().as_ref(), common) {
+    let daemon = running_daemon();
+    let setup = match load_beside(daemon.as_ref(), common) {
         Ok(setup) => setup,
         Err(failure) => {
             "it cannot be used".clone_into(&mut found.summary);
@@ -21,7 +36,7 @@ pub(super) fn examine(common: &Common) -> (Examination, Vec<ServerConfig>) {
                 format!("{:#}", failure.error),
                 "correct the file, or name another with --config",
             );
-            return (found, Vec::new());
+            return (found, ConfigurationRead::default());
         }
     };
     let source = match &setup.source {
@@ -38,7 +53,14 @@ pub(super) fn examine(common: &Common) -> (Examination, Vec<ServerConfig>) {
     let count = setup.servers.len();
     let servers = if count == 1 { "server" } else { "servers" };
     found.summary = format!("{source}: {count} {servers}");
-    for problem in &setup.problems {
+    let file = setup.file().map(PathBuf::from);
+    let daemon = file
+        .as_ref()
+        .and_then(|file| DaemonVariables::of(daemon.as_ref(), file));
+    let has_daemon = |name: &String| daemon.as_ref().is_some_and(|daemon| daemon.has(name));
+    // What only this shell lacks harms no server.
+    let problems = setup.problems.iter();
+    for problem in problems.filter(|problem| !problem.unset_variable.as_ref().is_some_and(has_daemon)) {
         let place = match (&problem.file, problem.position) {
             (Some(file), Some(position)) => format!("{}:{position}", file.display()),
             (Some(file), None) => file.display().to_string(),
@@ -68,5 +90,10 @@ pub(super) fn examine(common: &Common) -> (Examination, Vec<ServerConfig>) {
         }
     }
     let enabled = setup.servers.into_iter().filter(ServerConfig::enabled);
-    (found, enabled.collect())
+    let read = ConfigurationRead {
+        file,
+        servers: enabled.collect(),
+        daemon,
+    };
+    (found, read)
 }

@@ -16,6 +16,7 @@ mod program;
 mod runtime_directory;
 mod runtimes;
 mod show;
+mod variables;
 
 use std::net::SocketAddr;
 
@@ -30,7 +31,7 @@ pub(crate) use examination::{Diagnosis, Examination};
 
 /// Find what is wrong on this machine, and say the remedy of each finding
 ///
-/// Looks at the configuration, the programs that it names, the runtimes that they need, the port of `serve`, the daemon's socket, the
+/// Looks at the configuration, the variables and programs that it names, the runtimes that they need, the port of `serve`, the daemon's socket, the
 /// files of hosts, the cache, the limits of the system, and what earlier programs left behind. It changes nothing and starts no server. The exit code is 1
 /// if something must be fixed.
 #[derive(Debug, Args)]
@@ -49,16 +50,17 @@ pub(crate) struct DoctorArgs {
 }
 
 pub(crate) fn run(doctor: &DoctorArgs, common: &Common, screen: &Screen) -> Done {
-    let (configuration, servers) = configuration::examine(common);
+    let (configuration, read) = configuration::examine(common);
     let examinations = vec![
         configuration,
-        commands::examine(&servers),
-        runtimes::examine(&servers),
+        variables::examine(read.file.as_deref(), read.daemon.as_ref()),
+        commands::examine(&read.servers),
+        runtimes::examine(&read.servers),
         port::examine(doctor.listen),
         runtime_directory::examine(),
         hosts::examine(),
         cache::examine(common),
-        limits::descriptors(servers.len()),
+        limits::descriptors(read.servers.len()),
         limits::file_watches(),
         orphans::examine(),
     ];

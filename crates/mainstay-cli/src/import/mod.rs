@@ -6,19 +6,22 @@
 mod restore;
 mod show;
 
+use std::collections::BTreeSet;
 use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use mainstay_bridge::inherited_variables;
 use mainstay_hosts::file::Keep;
 use mainstay_hosts::host::{HostProgram, UserFolders, places};
 use mainstay_hosts::import::{HostFile, ImportPlan, Rewritten};
 use mainstay_hosts::servers::ConfigFile;
+use mainstay_hosts::text::EditableText;
 
 use crate::args::Common;
 use crate::exit::{CommandFailure, Done, Exit};
-use crate::load;
+use crate::load::{self, warn_of_inherited};
 use crate::output::{Screen, plain, text};
 
 /// Take over the servers of the hosts on this machine
@@ -185,6 +188,7 @@ fn import(
     let problems = plan
         .problems(&config.text, |name| env::var(name).ok())
         .map_err(CommandFailure::failed)?;
+    let only_here = only_here(&plan, &config.text)?;
     if arguments.yes {
         if !plan.is_empty() {
             let written = config.write(None, None).map_err(CommandFailure::failed)?;
@@ -199,7 +203,20 @@ fn import(
     for problem in problems {
         screen.warning(plain(&problem.to_string()));
     }
+    let only_here: Vec<_> = only_here.iter().map(String::as_str).collect();
+    warn_of_inherited(&only_here, screen);
     Ok(done)
+}
+
+/// The variables that the new servers need, and that this shell has and a daemon that a host starts does not.
+fn only_here(plan: &ImportPlan, config: &EditableText) -> Result<BTreeSet<String>, CommandFailure> {
+    let in_daemon = |name: &str| {
+        let is_passed_on = inherited_variables().any(|passed_on| passed_on == name);
+        is_passed_on.then(|| env::var(name).ok()).flatten()
+    };
+    let problems = plan.problems(config, in_daemon).map_err(CommandFailure::failed)?;
+    let unset = problems.into_iter().filter_map(|problem| problem.unset_variable);
+    Ok(unset.filter(|name| env::var_os(name).is_some()).collect())
 }
 
 /// The absolute path of a directory that exists.

@@ -6,9 +6,11 @@
 //!
 //! `links` finds the directories in which a path can change its meaning, `watch` watches those, and `reading` reads the file
 //! on a thread that may block. `switches` keeps what a person enabled and disabled at run time; it counts more than the file
-//! until the file says the same. `host_switches` does that for the servers that hosts bring.
+//! until the file says the same. `host_switches` does that for the servers that hosts bring. `environment` says what helps if a
+//! variable is not set.
 
 mod controlled;
+mod environment;
 mod host_switches;
 mod links;
 mod reading;
@@ -19,6 +21,7 @@ mod task;
 mod watch;
 
 pub use controlled::ReloadJournal;
+pub use environment::EnvironmentOwner;
 pub(crate) use host_switches::{HostSwitches, key};
 pub use reload::{ReloadError, Reloaded};
 pub use start::{LiveConfiguration, LiveEvent, LiveReport, LiveStart, ReloadTrigger};

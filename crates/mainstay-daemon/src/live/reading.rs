@@ -10,6 +10,7 @@ use mainstay::config::ConfigError;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
+use super::environment::EnvironmentOwner;
 use super::watch::{FileWatch, Noticed, WatchError};
 
 /// How long the file may take to be read: a file system over a network that hangs must not hold up a person for longer.
@@ -27,6 +28,7 @@ pub(super) struct StillReading;
 /// Reads one file, again and again, one read at a time.
 pub(super) struct FileReader {
     file: PathBuf,
+    environment: EnvironmentOwner,
     noticed: Arc<Noticed>,
     /// `None` while a read has it.
     watch: Option<FileWatch>,
@@ -37,9 +39,10 @@ pub(super) struct FileReader {
 
 impl FileReader {
     /// A reader of this file, which has an absolute path.
-    pub(super) fn new(file: PathBuf, noticed: Arc<Noticed>) -> Self {
+    pub(super) fn new(file: PathBuf, environment: EnvironmentOwner, noticed: Arc<Noticed>) -> Self {
         Self {
             file,
+            environment,
             watch: Some(FileWatch::new(noticed.clone())),
             noticed,
             running: None,
@@ -78,9 +81,10 @@ impl FileReader {
         };
         self.running = None;
         // A read that panicked took its watch with it; the next one makes another.
-        let (watch, read) = ended.map_err(|_| StillReading)?;
+        let (watch, mut read) = ended.map_err(|_| StillReading)?;
         self.watch = Some(watch);
-        if let Ok(configuration) = &read.configuration {
+        if let Ok(configuration) = &mut read.configuration {
+            self.environment.explain(&mut configuration.problems);
             self.other_files.clone_from(&configuration.other_files);
         }
         Ok(read)

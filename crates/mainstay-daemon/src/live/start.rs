@@ -10,6 +10,7 @@ use mainstay_gateway::Gateway;
 use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::environment::EnvironmentOwner;
 use super::host_switches::HostSwitches;
 use super::reload::{InForce, ReloadError, Reloaded, new_errors};
 use super::switches::{SwitchError, Switched, Switches, SwitchesError};
@@ -57,6 +58,7 @@ pub struct LiveStart {
     pub(super) wakes_with_file: bool,
     pub(super) in_force: InForce,
     pub(super) switches: Switches,
+    pub(super) environment: EnvironmentOwner,
     ignored: Option<SwitchesError>,
     host_switches: HostSwitches,
     health: FileHealth,
@@ -104,6 +106,7 @@ impl LiveStart {
             wakes_with_file: false,
             in_force,
             switches,
+            environment: EnvironmentOwner::default(),
             ignored: ignored.or(host_ignored),
             host_switches,
             health,
@@ -142,6 +145,7 @@ impl LiveStart {
                 ..InForce::default()
             },
             switches,
+            environment: EnvironmentOwner::default(),
             ignored: ignored.or(host_ignored),
             host_switches,
             health: FileHealth {
@@ -149,6 +153,14 @@ impl LiveStart {
                 ..FileHealth::default()
             },
         }
+    }
+
+    /// Says of variables that are not set how they get into this environment.
+    #[must_use]
+    pub fn in_environment_of(mut self, owner: EnvironmentOwner) -> Self {
+        owner.explain(&mut self.in_force.problems);
+        self.environment = owner;
+        self
     }
 
     /// Begins with a gateway that has no server yet: they are added when [`LiveConfiguration::start`] is called. Changes of the
@@ -200,12 +212,14 @@ impl LiveStart {
         let (requests, inbox) = mpsc::channel(MAX_REQUESTS);
         let (health, watched) = watch::channel(self.health.clone());
         let file = self.file.as_deref().map(Arc::from);
+        let environment = self.environment;
         let host_switches = Arc::new(std::mem::take(&mut self.host_switches));
         let task = LiveTask::new(self, gateway, health, Box::new(report));
         tokio::spawn(task.run(inbox, hangup));
         LiveConfiguration {
             file,
             requests,
+            environment,
             host_switches,
             health: watched,
         }
@@ -217,6 +231,7 @@ impl LiveStart {
 pub struct LiveConfiguration {
     file: Option<Arc<Path>>,
     requests: mpsc::Sender<LiveRequest>,
+    environment: EnvironmentOwner,
     host_switches: Arc<HostSwitches>,
     health: watch::Receiver<FileHealth>,
 }
@@ -245,11 +260,13 @@ impl LiveConfiguration {
     /// Why a configuration would be refused if the file had it.
     pub(super) fn refuses(&self, configuration: &Configuration) -> Vec<Problem> {
         let health = self.health.borrow().clone();
-        match health.is_unusable {
+        if health.is_unusable {
             // Nothing is in force that an error could cost.
-            true => Vec::new(),
-            false => new_errors(&health.refused, configuration),
+            return Vec::new();
         }
+        let mut errors = new_errors(&health.refused, configuration);
+        self.environment.explain(&mut errors);
+        errors
     }
 
     /// Why there is no configuration: the file could not be used when the program started, and was not fixed since.

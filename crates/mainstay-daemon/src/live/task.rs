@@ -65,7 +65,9 @@ impl LiveTask {
     ) -> Self {
         let noticed = Arc::new(Noticed::default());
         Self {
-            file: start.file.map(|file| FileReader::new(file, noticed.clone())),
+            file: start
+                .file
+                .map(|file| FileReader::new(file, start.environment, noticed.clone())),
             noticed,
             was_read: start.was_read,
             is_dormant: start.is_dormant,

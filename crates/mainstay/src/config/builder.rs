@@ -277,6 +277,7 @@ impl<T: Into<Target>> ServerBuilder<T> {
                 file: None,
                 message: problem.text.message,
                 fix: problem.text.fix,
+                unset_variable: problem.text.unset_variable,
             })
             .collect();
         if problems.is_empty() {

@@ -21,6 +21,9 @@ pub struct Problem {
     pub message: String,
     /// What to do about it.
     pub fix: Option<String>,
+    /// The variable that is not set, if that is the problem. A program that reads files for people with another environment, such as
+    /// a daemon, can say where to set it.
+    pub unset_variable: Option<String>,
 }
 
 /// What a problem costs.
@@ -82,6 +85,8 @@ impl fmt::Display for Severity {
 pub(super) struct ProblemText {
     pub(super) message: String,
     pub(super) fix: Option<String>,
+    /// The variable that is not set, if that is the problem.
+    pub(super) unset_variable: Option<String>,
 }
 
 /// What is wrong with a setting, by the path of its key: `restart.backoff.first`. The server itself has the empty path.
@@ -97,6 +102,15 @@ impl ProblemText {
         Self {
             message: message.into(),
             fix: Some(fix.into()),
+            unset_variable: None,
+        }
+    }
+
+    /// A variable that is not set, and what to do about it.
+    pub(super) fn unset(variable: &str, message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self {
+            unset_variable: Some(variable.to_owned()),
+            ..Self::new(message, fix)
         }
     }
 }
@@ -109,7 +123,11 @@ impl From<&str> for ProblemText {
 
 impl From<String> for ProblemText {
     fn from(message: String) -> Self {
-        Self { message, fix: None }
+        Self {
+            message,
+            fix: None,
+            unset_variable: None,
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod racing;
 mod reporting;
 mod sharing;
 mod upgrading;
+mod variables;
 
 use std::fs;
 use std::os::unix::net::UnixStream;

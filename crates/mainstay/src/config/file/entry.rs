@@ -330,7 +330,8 @@ fn say(field: &Field<'_>, remark: Remark) {
             "`$` before a name is passed on as it is",
             "write ${NAME} for the value of a variable",
         )),
-        Remark::LiteralUnset(Some(name)) => field.warning(ProblemText::new(
+        Remark::LiteralUnset(Some(name)) => field.warning(ProblemText::unset(
+            &name,
             format!("the variable {name} is not set, so `${name}` is passed on as it is"),
             "set it",
         )),

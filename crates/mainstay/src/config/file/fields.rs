@@ -323,6 +323,7 @@ pub(super) fn unknown(meant: Option<&str>) -> ProblemText {
     ProblemText {
         message: "unknown key".to_owned(),
         fix: meant.map(|key| format!("did you mean {key:?}?")),
+        unset_variable: None,
     }
 }
 

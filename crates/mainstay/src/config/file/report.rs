@@ -158,6 +158,7 @@ impl<'t> ProblemReport<'t> {
                 file: Some(self.file.to_owned()),
                 message: problem.message,
                 fix: problem.fix,
+                unset_variable: problem.unset_variable,
             });
         }
     }

@@ -115,7 +115,8 @@ impl ServerEntry<'_> {
             return Some(value.trim().to_owned());
         }
         if may_show_name(name) {
-            field.lack(ProblemText::new(
+            field.lack(ProblemText::unset(
+                name,
                 format!("the variable {name} is not set, or empty"),
                 format!("set it to {what}, or remove the key"),
             ));

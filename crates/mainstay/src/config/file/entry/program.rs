@@ -166,15 +166,14 @@ impl ServerEntry<'_> {
             let is_set =
                 program.env.iter().any(|(set, _)| *set == name) || (self.variables.lookup)(name).is_some();
             if !is_set {
-                let name = if may_show_name(name) {
-                    name
-                } else {
-                    "this variable"
+                let fix = "set it in the environment of Mainstay";
+                let lack = |shown: &str| {
+                    format!("Goose keeps the value of {shown} in its own store, and it is not set here")
                 };
-                item.lack(ProblemText::new(
-                    format!("Goose keeps the value of {name} in its own store, and it is not set here"),
-                    "set it in the environment of Mainstay",
-                ));
+                item.lack(match may_show_name(name) {
+                    true => ProblemText::unset(name, lack(name), fix),
+                    false => ProblemText::new(lack("this variable"), fix),
+                });
             }
         }
     }

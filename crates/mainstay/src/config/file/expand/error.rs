@@ -58,7 +58,8 @@ impl From<ExpandError> for ProblemText {
                 format!("`${{{name}}}` is known to editors only"),
                 "write what it stands for",
             ),
-            ExpandErrorKind::NotSet(name) => Self::new(
+            ExpandErrorKind::NotSet(name) => Self::unset(
+                &name,
                 format!("the variable {name} is not set"),
                 format!("set it, or give it a default: ${{{name}:-default}}"),
             ),
@@ -78,7 +79,8 @@ impl From<ExpandError> for ProblemText {
                 } else {
                     format!("VS Code asks a person for the input {id}, which `inputs` does not declare")
                 };
-                Self::new(message, format!("set the variable {variable} to the answer"))
+                let fix = format!("set the variable {variable} to the answer");
+                Self::unset(&variable, message, fix)
             }
             ExpandErrorKind::NoHome => Self::new(
                 "the home directory is not known, since HOME is not set",

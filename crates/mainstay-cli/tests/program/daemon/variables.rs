@@ -1,0 +1,144 @@
+//! A daemon does not have the variables of a person's shell. What it lacks is reported with what helps.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{Shared, wait_until};
+use crate::sandbox::{MAINSTAY, Ran, Sandbox, finish};
+
+const RESTART: &str = "run `mainstay daemon restart --env GREETING` in a shell that has it";
+
+/// A configuration whose server needs GREETING.
+fn shared() -> Shared {
+    let server = json!({ "command": MAINSTAY, "args": ["demo-server"], "env": { "WORD": "${GREETING}" } });
+    Shared {
+        sandbox: Sandbox::with(&json!({ "polite": server })),
+    }
+}
+
+/// Runs a command in a shell that has GREETING.
+fn with_greeting(shared: &Shared, arguments: &[&str]) -> Ran {
+    let mut command = shared.sandbox.command(arguments);
+    finish(command.env("GREETING", "hello").spawn().unwrap())
+}
+
+fn state(shared: &Shared) -> Value {
+    let mut status = shared.sandbox.run(&["status", "polite", "--json"]).json();
+    status["servers"][0].take()
+}
+
+/// What `doctor` finds in this check, in a shell that has GREETING.
+fn diagnosed(document: &Value, check: &str) -> Vec<Value> {
+    let checks = document["checks"].as_array().unwrap();
+    let check = checks.iter().find(|found| found["check"] == check).unwrap();
+    check["findings"].as_array().unwrap().clone()
+}
+
+fn doctor(shared: &Shared) -> Value {
+    with_greeting(shared, &["doctor", "--json", "--listen", "127.0.0.1:0"]).json()
+}
+
+#[test]
+fn a_variable_that_only_the_shell_has_is_passed_on_by_the_command_that_the_error_names() {
+    let shared = shared();
+    with_greeting(&shared, &["daemon", "start"]).exits(0);
+    wait_until("the server failed", || {
+        state(&shared)["state"] == "permanently_failed"
+    });
+    let failed = state(&shared);
+    let why = failed.to_string();
+    assert!(why.contains("the variable GREETING is not set"), "{why}");
+    assert!(why.contains(RESTART), "{why}");
+    assert!(why.contains("${file:PATH}"), "{why}");
+
+    shared
+        .sandbox
+        .run(&["daemon", "restart", "--env", "GREETING"])
+        .exits(2)
+        .says("\"GREETING\" is not one");
+    with_greeting(&shared, &["daemon", "restart", "--env", "GREETING"]).exits(0);
+    wait_until("the server runs", || state(&shared)["state"] == "connected");
+}
+
+#[test]
+fn a_file_that_changes_and_a_server_that_is_added_get_the_same_explanation() {
+    let shared = shared();
+    shared.sandbox.configure(&json!({}));
+    shared.sandbox.run(&["daemon", "start"]).exits(0);
+    let line = [
+        "add",
+        "polite",
+        "--env",
+        "GREETING",
+        "--",
+        MAINSTAY,
+        "demo-server",
+    ];
+    with_greeting(&shared, &line)
+        .exits(2)
+        .says("the variable GREETING is not set")
+        .says(RESTART);
+    shared
+        .sandbox
+        .configure(&json!({ "polite": { "command": "${GREETING}" } }));
+    wait_until("the daemon refused the file", || {
+        let problem = shared.status().unwrap()["config_problem"].to_string();
+        problem.contains(RESTART)
+    });
+}
+
+#[test]
+fn doctor_finds_variables_that_only_the_shell_or_only_the_daemon_has() {
+    let shared = shared();
+    let found = diagnosed(&doctor(&shared), "daemon variables");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0]["level"], "hint", "no daemon runs: {found:?}");
+    assert_eq!(found[0]["subject"], "polite");
+
+    shared.sandbox.run(&["daemon", "start"]).exits(0);
+    let found = diagnosed(&doctor(&shared), "daemon variables");
+    assert_eq!(found[0]["level"], "problem", "{found:?}");
+    let remedy = found[0]["remedy"].as_str().unwrap();
+    assert!(remedy.contains(RESTART), "{remedy}");
+
+    with_greeting(&shared, &["daemon", "restart", "--env", "GREETING"]).exits(0);
+    assert_eq!(diagnosed(&doctor(&shared), "daemon variables"), [] as [Value; 0]);
+    // This shell lacks it, which harms no server.
+    let without = shared
+        .sandbox
+        .run(&["doctor", "--json", "--listen", "127.0.0.1:0"]);
+    assert_eq!(diagnosed(&without.json(), "configuration"), [] as [Value; 0]);
+}
+
+#[test]
+fn a_server_that_is_added_or_imported_with_a_variable_of_the_shell_gets_a_warning() {
+    let shared = shared();
+    let line = ["add", "kind", "--env", "GREETING", "--", MAINSTAY, "demo-server"];
+    with_greeting(&shared, &line)
+        .exits(0)
+        .says("`mainstay daemon start --env GREETING`");
+    let host = json!({ "mcpServers": { "rude": { "command": "rude", "env": { "WORD": "${GREETING}" } } } });
+    shared.sandbox.write("home/.cursor/mcp.json", &host.to_string());
+    with_greeting(&shared, &["import", "--from", "cursor"])
+        .says("GREETING would come from Mainstay's environment")
+        .says("`mainstay daemon start --env GREETING`");
+    let without = shared.sandbox.run(&["import", "--from", "cursor"]);
+    without.says("the variable GREETING is not set");
+    assert!(!without.stderr.contains("would come from"), "{}", without.stderr);
+}
+
+#[test]
+fn the_value_of_a_variable_is_in_no_arguments() {
+    let shared = shared();
+    with_greeting(&shared, &["daemon", "start", "--env", "GREETING"]).exits(0);
+    for pid in shared.daemons() {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+        assert!(!String::from_utf8_lossy(&line).contains("hello"));
+    }
+    let refused = shared
+        .sandbox
+        .run(&["daemon", "start", "--env", "GREETING=hello"]);
+    refused.exits(2).says("takes the name of a variable");
+    assert!(!refused.stderr.contains("hello"), "{}", refused.stderr);
+}
