@@ -386,7 +386,8 @@ async fn parameters_that_a_server_could_read_in_another_way_are_refused() {
     for (id, twice) in [
         format!(r#""name":"echo","_meta":{foreign},"_meta":{{}}"#),
         format!(r#""name":"echo","_meta":{foreign},"\u005fmeta":{{}}"#),
-        r#""name":"echo","_meta":{"x":1,"x":2}"#.to_owned(),
+        format!(r#""name":"echo","_meta":{{"{RELATED}":{{"taskId":"t"}},"{RELATED}":{{}}}}"#),
+        r#""name":"pid","_meta":{},"name":"echo""#.to_owned(),
     ]
     .into_iter()
     .enumerate()

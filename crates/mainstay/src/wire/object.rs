@@ -3,7 +3,6 @@
 //! Only the top level is read. Every member that is not edited is written back byte for byte, the white space around
 //! it, the spelling of its key and its place in the order included.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
@@ -97,13 +96,14 @@ impl Object {
         Some(&member.value)
     }
 
-    /// A name that two members have. Readers disagree on which of the two counts: the gateway could check one, and the server use
-    /// the other.
-    pub fn repeated_name(&self) -> Option<String> {
-        let mut names: Vec<_> = self.members.iter().map(Member::name).collect();
-        names.sort_unstable();
-        let repeated = names.windows(2).find(|pair| pair[0] == pair[1])?;
-        Some(repeated[0].to_string())
+    /// Whether two members have this name. Readers disagree on which of the two counts: the gateway could check one, and the server
+    /// use the other.
+    pub fn repeats(&self, name: &str) -> bool {
+        self.members
+            .iter()
+            .filter(|member| member.is(name))
+            .nth(1)
+            .is_some()
     }
 
     /// Replaces a member where it stands, or adds it at the end. There is one of that name afterwards.
@@ -242,10 +242,6 @@ impl Member {
         spells(&self.key, name)
     }
 
-    fn name(&self) -> Cow<'_, str> {
-        unescaped(&self.key)
-    }
-
     fn length(&self) -> usize {
         self.before.len() + self.value.as_bytes().len() + self.after.len() + 1
     }
@@ -256,17 +252,8 @@ fn spells(key: &[u8], name: &str) -> bool {
     if memchr::memchr(b'\\', key).is_none() {
         return *key == *name.as_bytes();
     }
-    unescaped(key) == name
-}
-
-/// The name that a key is, as spelt inside its quotes.
-fn unescaped(key: &[u8]) -> Cow<'_, str> {
-    if memchr::memchr(b'\\', key).is_none() {
-        return String::from_utf8_lossy(key);
-    }
     let quoted = [b"\"", key, b"\""].concat();
-    // Half of a surrogate pair is no text. Two such keys that are spelt alike are the same.
-    serde_json::from_slice(&quoted).map_or_else(|_| String::from_utf8_lossy(key), Cow::Owned)
+    serde_json::from_slice::<String>(&quoted).is_ok_and(|key| key == name)
 }
 
 /// What a second member of the same name means.

@@ -121,11 +121,11 @@ impl Params {
         self.read_meta().as_ref().ok()?.as_ref()
     }
 
-    /// A name that two of their members have, or two of their `_meta`. Only what was read already is looked at: what was
-    /// not has decided nothing.
-    pub fn repeated_name(&self) -> Option<String> {
-        let read = |part: &OnceLock<Read>| part.get()?.as_ref().ok()?.as_ref()?.repeated_name();
-        read(&self.top).or_else(|| read(&self.meta))
+    /// The first of these names that two of their members have. It looks only at members that were read already: others have decided
+    /// nothing.
+    pub fn repeated<'n>(&self, names: &[&'n str]) -> Option<&'n str> {
+        let top = self.top.get()?.as_ref().ok()?.as_ref()?;
+        names.iter().copied().find(|name| top.repeats(name))
     }
 
     /// Takes members out of the `_meta`, where it is an object.

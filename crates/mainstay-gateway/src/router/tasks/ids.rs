@@ -42,6 +42,9 @@ const SIGNATURE_MARK: char = '~';
 /// The key in `_meta` that names the task which a message belongs to.
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
+/// The parameters by which the gateway decides where a request goes, and whether its client may make it.
+const DECISIVE: [&str; 4] = ["_meta", "name", "uri", "taskId"];
+
 /// The tasks of all principals.
 pub(crate) struct ClientTasks {
     /// `None` where there is one client only, which knows tasks by the ids that their servers gave.
@@ -314,10 +317,12 @@ impl OwnTasks {
         server: &str,
         params: Params,
     ) -> Result<Params, RpcError> {
-        let related = params.meta().and_then(|meta| meta.get(RELATED));
-        if let Some(name) = params.repeated_name() {
+        let meta = params.meta();
+        let twice_in_meta = meta.filter(|meta| meta.repeats(RELATED)).map(|_| RELATED);
+        if let Some(name) = params.repeated(&DECISIVE).or(twice_in_meta) {
             return Err(invalid_params(format!("the parameters have {name:?} twice")));
         }
+        let related = meta.and_then(|meta| meta.get(RELATED));
         let Some(related) = related.filter(|_| !self.have_server_ids()) else {
             return Ok(params);
         };
