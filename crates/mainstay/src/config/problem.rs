@@ -107,6 +107,7 @@ impl ProblemText {
     }
 
     /// A variable that is not set, and what to do about it.
+    #[cfg(feature = "config-file")]
     pub(super) fn unset(variable: &str, message: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             unset_variable: Some(variable.to_owned()),
