@@ -134,7 +134,11 @@ impl DialError {
             Self::Handshake(HandshakeError::LostWhenProbed | HandshakeError::SilentWhenProbed(_)) => {
                 DialectHint::Try(Dialect::Legacy)
             }
-            Self::Handshake(HandshakeError::UnsupportedVersion { .. } | HandshakeError::NotOfEra(_))
+            Self::Handshake(
+                HandshakeError::UnsupportedVersion { .. }
+                | HandshakeError::NotOfEra(_)
+                | HandshakeError::Echoed,
+            )
             | Self::Spawn(_)
             | Self::Connect(_)
             | Self::Config(_)

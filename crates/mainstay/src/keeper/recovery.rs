@@ -33,9 +33,9 @@ pub(crate) fn of_dial(error: &DialError) -> Recovery {
         DialError::Unusable(_) => Recovery::GiveUp,
         DialError::Spawn(SpawnError::Lacking { .. }) => Recovery::RetryLack,
         DialError::Connect(error) if Lack::of(error).is_some() => Recovery::RetryLack,
-        DialError::Handshake(HandshakeError::UnsupportedVersion { .. } | HandshakeError::NotOfEra(_)) => {
-            Recovery::GiveUp
-        }
+        DialError::Handshake(
+            HandshakeError::UnsupportedVersion { .. } | HandshakeError::NotOfEra(_) | HandshakeError::Echoed,
+        ) => Recovery::GiveUp,
         DialError::Handshake(HandshakeError::LostWhenProbed | HandshakeError::SilentWhenProbed(_)) => {
             Recovery::RetryOtherEra
         }

@@ -67,6 +67,12 @@ pub(crate) enum SpawnError {
         /// What the system said.
         source: io::Error,
     },
+    /// The command is a directory.
+    #[error("command `{}` is a directory: give the path of a program", command.display())]
+    Directory {
+        /// The command as configured.
+        command: OsString,
+    },
     /// The working directory is missing, is no directory, or may not be entered.
     #[error(
         "working directory `{}` cannot be used ({source}): create it, or change the configured path",
@@ -110,6 +116,7 @@ impl SpawnError {
         match self {
             Self::NotFound { .. }
             | Self::NotExecutable { .. }
+            | Self::Directory { .. }
             | Self::WorkingDirectory { .. }
             | Self::Unpassable { .. } => true,
             Self::Lacking { .. } | Self::Io { .. } => false,
@@ -192,6 +199,9 @@ fn explain(spec: &Spec, source: io::Error) -> SpawnError {
             command,
             searched: searched(spec),
         },
+        PermissionDenied if is_path(&spec.command) && of_path(spec).is_dir() => {
+            SpawnError::Directory { command }
+        }
         PermissionDenied => SpawnError::NotExecutable { command, source },
         ArgumentListTooLong | InvalidInput => SpawnError::Unpassable { command, source },
         _ if source.raw_os_error() == Some(no_program_format) => {
@@ -203,15 +213,17 @@ fn explain(spec: &Spec, source: io::Error) -> SpawnError {
 
 fn located(spec: &Spec) -> bool {
     if is_path(&spec.command) {
-        spec.cwd
-            .as_deref()
-            .unwrap_or(Path::new(""))
-            .join(&spec.command)
-            .exists()
+        of_path(spec).exists()
     } else {
         path(spec)
             .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(&spec.command).exists()))
     }
+}
+
+/// The file of a command that is a path.
+fn of_path(spec: &Spec) -> PathBuf {
+    let cwd = spec.cwd.as_deref().unwrap_or(Path::new(""));
+    cwd.join(&spec.command)
 }
 
 fn searched(spec: &Spec) -> Option<String> {

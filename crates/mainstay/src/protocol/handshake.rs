@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::greeting::{Era, Greeting, Offers};
 use super::introduction::Introduction;
 use super::{LEGACY_VERSIONS, MODERN_VERSIONS};
+use crate::handler::decline;
 use crate::transport::http::HttpStage;
 use crate::transport::{End, HttpFailure, SendFailure};
 use crate::wire::{Peer, RawJson, RequestError, RequestOptions, RpcError};
@@ -56,6 +57,11 @@ pub(crate) enum HandshakeError {
     NotOfEra(Era),
     #[error("the server refused to open the conversation: {0}")]
     Refused(RpcError),
+    /// The answer is this client's own refusal to answer `initialize`.
+    #[error(
+        "the program writes back what it reads: it is no MCP server, or a terminal between them echoes (as with `ssh -t`)"
+    )]
+    Echoed,
     #[error("the answer to {method} is not valid: {reason}")]
     BadAnswer {
         method: &'static str,
@@ -286,6 +292,7 @@ impl Handshake<'_> {
             .await
         {
             Ok(result) => result,
+            Err(RequestError::Rpc(error)) if is_own_refusal(&error) => return Err(HandshakeError::Echoed),
             Err(RequestError::Rpc(error)) => return Err(HandshakeError::Refused(error)),
             Err(error) => return Err(HandshakeError::Failed(error)),
         };
@@ -440,6 +447,12 @@ fn is_only_modern(error: &RpcError) -> bool {
 /// Whether this is how a server of the modern era refuses `initialize`.
 fn is_of_modern(refusal: &RpcError) -> bool {
     matches!(refusal.code(), UNSUPPORTED_VERSION | RpcError::METHOD_NOT_FOUND)
+}
+
+/// Whether this is how this client answers a server that sends `initialize`.
+fn is_own_refusal(error: &RpcError) -> bool {
+    let own = decline("initialize");
+    error.code() == own.code() && error.message() == own.message()
 }
 
 /// The protocol forbids to cancel `initialize`, and the answer to an abandoned probe is dropped.

@@ -35,13 +35,14 @@ async fn a_server_that_cannot_be_started_says_why_and_keeps_no_other_from_starti
         (ServerConfig::stdio("not-executable", plain.clone()), "chmod +x"),
         (
             ServerConfig::stdio("is-directory", directory.path().display().to_string()),
-            "cannot be executed",
+            "is a directory",
         ),
         (
             ServerConfig::stdio("no-interpreter", no_interpreter),
             "interpreter",
         ),
         (ServerConfig::stdio("no-format", no_format), "cannot be executed"),
+        (ServerConfig::stdio("echo", "cat"), "writes back what it reads"),
         (
             named("no-directory").cwd("/no/such/directory"),
             "working directory `/no/such/directory`",
