@@ -61,20 +61,15 @@ impl Connection {
     ) -> Result<RawJson, RequestError> {
         let mut sent = params.to_raw().unwrap_or(RawJson::EMPTY_OBJECT);
         for _ in 1..MAX_ROUNDS {
-            let Some(mut again) = Object::parse(&sent) else {
+            let responses = match needed.input_requests {
+                Some(requests) => Some(self.answer_in_time(requests, call).await?),
+                None => None,
+            };
+            let Some(again) = with_input(sent, responses, needed.request_state).await else {
                 return Ok(result);
             };
-            // Each round stands for itself: what the last one carried and this one does not must go.
-            match needed.input_requests {
-                Some(requests) => again.set("inputResponses", self.answer_in_time(requests, call).await?),
-                None => drop(again.remove("inputResponses")),
-            }
-            match needed.request_state {
-                Some(state) => again.set("requestState", state),
-                None => drop(again.remove("requestState")),
-            }
-            sent = again.to_raw();
-            let next = Params::new(Some(sent.clone()));
+            sent = again;
+            let next = Params::read(Some(sent.clone())).await;
             let options = self.wire_options(call, hold.cloned(), Some(meta.clone()));
             let answer = self.peer.request_with(method, &next, options).await;
             result = answer.map_err(RequestError::after_a_round)?;
@@ -133,6 +128,22 @@ impl Connection {
     }
 }
 
+/// Parameters of the next round. What the last round carried and this one does not is removed. `None` if they are no object.
+async fn with_input(params: RawJson, responses: Option<RawJson>, state: Option<RawJson>) -> Option<RawJson> {
+    let length = params.as_bytes().len();
+    let edit = move || {
+        let mut object = Object::parse(&params)?;
+        for (name, value) in [("inputResponses", responses), ("requestState", state)] {
+            match value {
+                Some(value) => object.set(name, value),
+                None => drop(object.remove(name)),
+            }
+        }
+        Some(object.to_raw())
+    };
+    large::process(length, edit).await
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct InputRequired {
@@ -173,5 +184,51 @@ impl InputRequired {
             .parse::<Self>()
             .ok()
             .filter(|read| read.result_type == WORD)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::pin::pin;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn raw(text: &str) -> RawJson {
+        RawJson::from_text(text.to_owned()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_round_carries_its_own_input_and_none_of_the_last_round() {
+        let first = with_input(raw(r#"{"name":"t"}"#), Some(raw(r#"{"a":1}"#)), None)
+            .await
+            .unwrap();
+        assert_eq!(first.to_string(), r#"{"name":"t","inputResponses":{"a":1}}"#);
+        let second = with_input(first, None, Some(raw(r#""s""#))).await.unwrap();
+        assert_eq!(second.to_string(), r#"{"name":"t","requestState":"s"}"#);
+        assert_eq!(with_input(raw("[]"), None, None).await, None);
+    }
+
+    #[test]
+    fn only_large_parameters_are_edited_on_a_thread_that_may_block() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.max_blocking_threads(1).build().unwrap();
+        // The only such thread is busy until the end.
+        let (end, busy) = mpsc::channel::<()>();
+        runtime.spawn_blocking(move || busy.recv());
+        runtime.block_on(async {
+            for (length, is_edited_here) in [(large::INLINE_LIMIT / 2, true), (large::INLINE_LIMIT, false)] {
+                let params = raw(&format!(r#"{{"x":"{}"}}"#, "x".repeat(length)));
+                let edited = pin!(with_input(params, None, None));
+                let was_edited = tokio::select! {
+                    biased;
+                    edited = edited => edited.is_some(),
+                    () = ready(()) => false,
+                };
+                assert_eq!(was_edited, is_edited_here, "{length} bytes");
+            }
+        });
+        drop(end);
     }
 }
