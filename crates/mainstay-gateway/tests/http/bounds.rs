@@ -137,6 +137,11 @@ async fn refuses_a_third(world: &World) {
     let third = TcpStream::connect(world.address).await.unwrap();
     let refused = Reply::read(tokio::io::BufReader::new(third)).await;
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("5")));
+    let refusal = refused.json().await;
+    assert_eq!(
+        refusal["error"]["data"]["mainstay"]["outcome"], "not_sent",
+        "{refusal}"
+    );
     drop(held);
     let ping = || Ask::post("/mcp", &request(1, "ping", json!({})));
     // The gateway sees the end of the others in its own time.

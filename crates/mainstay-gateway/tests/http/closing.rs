@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use mainstay::StateKind;
+use mainstay::{CallErrorKind, Era, Fleet, ServerConfig, StateKind};
 use mainstay_gateway::HttpDoor;
 use mainstay_testkit::{Fault, Rule, Script, Step};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
@@ -81,6 +81,42 @@ async fn what_does_not_end_in_time_is_cut_and_cancelled() {
     let closed = timeout(LONG, world.serving).await.expect("closed in time");
     closed.unwrap().unwrap();
     world.server.side().wait_for("notifications/cancelled", 1).await;
+}
+
+#[tokio::test]
+async fn a_mainstay_in_front_of_the_gateway_knows_that_a_refused_call_did_not_run() {
+    let mut world = World::open(HttpDoor::new()).await;
+    let address = format!("http://{}/mcp/one", world.address);
+    let front = |name, era| {
+        ServerConfig::http(name, address.as_str())
+            .era(era)
+            .build()
+            .unwrap()
+    };
+    let fleet = Fleet::builder().start([front("legacy", Era::Legacy), front("modern", Era::Modern)]);
+    for server in fleet.servers() {
+        server.wait_connected(LONG).await.unwrap();
+    }
+    // A call that runs keeps the door from being closed.
+    let session = world.session("/mcp/one").await;
+    let mut running = session.call(1, "ask", json!({ "kind": "elicitation" })).await;
+    running.message().await;
+    let wanted = json!({ "notifications": { "toolsListChanged": true } });
+    let mut listen = world
+        .send(modern("/mcp/one", 2, "subscriptions/listen", wanted))
+        .await;
+    listen.message().await;
+    world.stop();
+    listen.message().await;
+
+    for server in fleet.servers() {
+        let refused = server.call("echo", &json!({})).await.unwrap_err();
+        let CallErrorKind::Rpc(error) = &refused.kind else {
+            panic!("{refused:?}");
+        };
+        let facts: Value = error.data().unwrap().parse().unwrap();
+        assert_eq!(facts, json!({ "mainstay": { "outcome": "not_sent" } }));
+    }
 }
 
 /// Reading resources takes for ever.

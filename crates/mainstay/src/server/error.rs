@@ -78,7 +78,7 @@ pub enum CallErrorKind {
         challenge: Box<Challenge>,
     },
     /// The server is overloaded. After an answer 429 an earlier round of the call may have been accepted; after an answer 503 this
-    /// round may have run too.
+    /// round may have run too, unless a gateway of Mainstay says that it passed nothing on.
     Throttled {
         /// How long to wait, where the server says so.
         retry_after: Option<Duration>,

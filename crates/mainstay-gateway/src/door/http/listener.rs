@@ -42,9 +42,11 @@ const SENT_GRACE: Duration = Duration::from_millis(100);
 /// How long to wait after the system could not accept a connection, for lack of descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// The answer on a connection above the limit.
-const TOO_MANY_CONNECTIONS: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+/// The answer on a connection above the limit. Nothing was read from it, so no request has run.
+const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\
+    content-type: application/json\r\ncontent-length: 142\r\n\r\n\
+    {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32000,\"message\":\"too many connections to the gateway\",\
+    \"data\":{\"mainstay\":{\"outcome\":\"not_sent\"}}}}";
 
 impl Gateway {
     /// Serves clients over HTTP until `shutdown` completes. Then it refuses new requests, and returns when the running ones

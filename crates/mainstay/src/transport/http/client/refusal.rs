@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use bytes::{Buf, Bytes, BytesMut};
 use http::HeaderValue;
 use http::header::{LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
+use serde_json::Value;
 use tokio::time::timeout;
 
 use super::connection::Response;
@@ -94,8 +95,18 @@ impl Refusal {
                 },
             ),
             429 => Self::new(Outcome::Refused, response.throttled()),
-            // `Retry-After` says when to come back, not whether the server processed this request.
-            503 if response.retry_after.is_some() => Self::unknown(response.throttled()),
+            503 => {
+                // `Retry-After` says when to come back, not whether the server processed this request.
+                let outcome = match says_not_processed(body) {
+                    true => Outcome::Refused,
+                    false => Outcome::Unknown,
+                };
+                let failure = match response.retry_after {
+                    Some(_) => response.throttled(),
+                    None => of_body(status, body),
+                };
+                Self::new(outcome, failure)
+            }
             // The server gave the request up, perhaps in the middle of it.
             408 => Self::unknown(of_body(status, body)),
             400..=499 => Self::new(Outcome::Refused, of_body(status, body)),
@@ -255,6 +266,21 @@ fn skip_byte_order_mark(body: &mut Bytes) {
     if body.starts_with(BYTE_ORDER_MARK) {
         body.advance(BYTE_ORDER_MARK.len());
     }
+}
+
+/// Whether a gateway of Mainstay says in its error that it passed the request on to no server.
+fn says_not_processed(body: &[u8]) -> bool {
+    let Ok(error) = serde_json::from_slice::<Value>(body) else {
+        return false;
+    };
+    let outcome = error
+        .pointer("/error/data/mainstay/outcome")
+        .and_then(Value::as_str);
+    outcome.is_some_and(|said| {
+        [Outcome::NotSent, Outcome::Refused]
+            .iter()
+            .any(|known| known.as_str() == said)
+    })
 }
 
 fn of_body(status: u16, body: &[u8]) -> HttpFailure {

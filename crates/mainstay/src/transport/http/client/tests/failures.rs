@@ -54,6 +54,25 @@ async fn a_status_says_whether_the_request_may_have_run() {
 }
 
 #[tokio::test]
+async fn a_gateway_that_passed_nothing_on_says_so_in_its_error() {
+    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
+    let cases = [
+        ("not_sent", Outcome::Refused),
+        ("refused", Outcome::Refused),
+        ("unknown", Outcome::Unknown),
+        ("answered", Outcome::Unknown),
+    ];
+    for (id, (said, outcome)) in (1..).zip(cases) {
+        for (id, headers) in [(2 * id, ""), (2 * id + 1, "retry-after: 7\r\n")] {
+            owner.ask(id, "a");
+            let error = format!(r#"{{"error":{{"data":{{"mainstay":{{"outcome":"{said}"}}}}}}}}"#);
+            remote.next().await.answer(503, headers, &error).await;
+            assert_eq!(owner.failure(id).await.0, outcome, "{said}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_login_is_asked_for_with_its_challenge() {
     let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
     owner.ask(1, "a");
