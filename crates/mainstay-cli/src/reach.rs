@@ -44,8 +44,26 @@ pub(crate) fn literal(word: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,~".contains(c);
     if !word.is_empty() && word.chars().all(bare) {
         word.to_owned()
+    } else if word.contains(char::is_control) {
+        format!("$'{}'", word.chars().map(escaped).collect::<String>())
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// A character between `$'` and `'`, where a shell reads escapes. A control character would not be shown on a screen.
+fn escaped(c: char) -> String {
+    match c {
+        '\n' => r"\n".to_owned(),
+        '\t' => r"\t".to_owned(),
+        '\'' => r"\'".to_owned(),
+        '\\' => r"\\".to_owned(),
+        c if c.is_control() => c
+            .to_string()
+            .bytes()
+            .map(|byte| format!(r"\x{byte:02x}"))
+            .collect(),
+        c => c.to_string(),
     }
 }
 
@@ -61,6 +79,7 @@ mod tests {
             ("two words", "'two words'"),
             ("it's", r"'it'\''s'"),
             ("", "''"),
+            ("a\nit's \\ \u{1b}", r"$'a\nit\'s \\ \x1b'"),
             ("--token=${TOKEN}", r#""--token=${TOKEN}""#),
         ] {
             assert_eq!(quoted(word), shown);

@@ -57,7 +57,15 @@ fn supervised(
         }
         let fleet = builder.start(setup.servers.iter().cloned());
         let close = async { say_late(&fleet.close(setup.stop_within).await, screen) };
-        until_signalled(screen, signals, work(&fleet), interrupted, close).await
+        let note = match setup.daemon {
+            Some(_) => "interrupted; the daemon keeps the servers",
+            None => "stopping the servers; interrupt once more to force",
+        };
+        let interrupted = |exit| {
+            screen.note(note);
+            interrupted(exit)
+        };
+        until_signalled(signals, work(&fleet), interrupted, close).await
     });
     runtime.block_on(logins::finish());
     // The fleet is closed: tasks that still run are not needed.
@@ -67,7 +75,6 @@ fn supervised(
 
 /// Works until it is done or a signal comes, and closes the servers.
 async fn until_signalled(
-    screen: &Screen,
     mut signals: Signals,
     work: impl Future<Output = Done>,
     interrupted: impl FnOnce(Exit) -> Done,
@@ -75,10 +82,7 @@ async fn until_signalled(
 ) -> Done {
     let done = tokio::select! {
         done = work => done,
-        exit = signals.next() => {
-            screen.note("stopping the servers; interrupt once more to force");
-            interrupted(exit)
-        }
+        exit = signals.next() => interrupted(exit),
     };
     tokio::select! {
         () = close => done,

@@ -343,7 +343,7 @@ fn one_fact_is_said_once_and_the_remedy_comes_last() {
 }
 
 /// Starts a call, and interrupts it once the ledger says that it has come so far.
-fn interrupted(sandbox: &Sandbox, line: &[&str], signal: Signal, when: impl Fn() -> bool) -> Ran {
+pub(crate) fn interrupted(sandbox: &Sandbox, line: &[&str], signal: Signal, when: impl Fn() -> bool) -> Ran {
     let child: Child = sandbox.command(line).spawn().unwrap();
     let began = Instant::now();
     while !when() {
@@ -363,7 +363,9 @@ fn an_interrupted_call_says_whether_it_may_have_run() {
     for (signal, code, name) in [(Signal::INT, 130, "SIGINT"), (Signal::TERM, 143, "SIGTERM")] {
         let before = ledger.count("call sleep_ms");
         let ran = interrupted(&sandbox, &line, signal, || ledger.count("call sleep_ms") > before);
-        ran.exits(code).says("the call may have run");
+        ran.exits(code)
+            .says("the call may have run")
+            .says("stopping the servers");
 
         let before = ledger.count("call sleep_ms");
         let line = [&line[..], &["--json"]].concat();

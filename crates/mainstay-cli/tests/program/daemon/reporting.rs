@@ -2,11 +2,13 @@
 
 use std::fs;
 
-use mainstay_testkit::Script;
 use mainstay_testkit::http::{FaultyHttpProcess, HttpFault, HttpScript, HttpStep};
+use mainstay_testkit::{FaultyServer, Ledger, Script};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::{Shared, wait_until};
+use crate::everyday::interrupted;
 use crate::sandbox::{MAINSTAY, Sandbox, good, missing, shell};
 
 /// A sandbox with these servers, whose daemon runs.
@@ -151,4 +153,20 @@ fn the_remedy_for_a_server_that_never_ran_does_not_point_at_its_stderr() {
     let ran = shared.sandbox.run(&["status", "lost"]);
     ran.prints("then `mainstay restart lost`");
     assert!(!ran.stdout.contains("mainstay logs"), "{}", ran.stdout);
+}
+
+#[test]
+fn an_interrupted_call_leaves_the_server_to_the_daemon_and_says_so() {
+    let ledger = Ledger::temporary();
+    let shared = started(&json!({ "s": FaultyServer::new().ledger(&ledger).config() }));
+    let line = ["call", "s", "sleep_ms", r#"{"ms": 60000}"#];
+    let ran = interrupted(&shared.sandbox, &line, Signal::INT, || {
+        ledger.count("call sleep_ms") > 0
+    });
+    ran.exits(130)
+        .says("the call may have run")
+        .says("the daemon keeps the servers");
+    assert!(!ran.stderr.contains("stopping"), "{}", ran.stderr);
+    shared.sandbox.run(&["call", "s", "echo"]).exits(0);
+    assert_eq!(ledger.pids().len(), 1, "the same process");
 }
