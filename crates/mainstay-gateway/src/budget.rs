@@ -329,6 +329,11 @@ impl HeldBytes {
         Ok(())
     }
 
+    /// Holds so many bytes in all, if they fit.
+    pub(crate) fn grow_to(&mut self, bytes: usize) -> Result<(), Spent> {
+        self.grow(bytes.saturating_sub(self.bytes))
+    }
+
     /// Lives as long as any part of these bytes is kept anywhere.
     pub(crate) fn attach(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(Charged { bytes, _held: self })

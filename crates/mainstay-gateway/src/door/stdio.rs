@@ -165,7 +165,7 @@ impl StdioSession {
         answering: &mut JoinSet<()>,
         listening: &mut JoinSet<()>,
     ) {
-        let mut lines = LineReader::new(input, Limits::DEFAULT_MESSAGE);
+        let mut lines = LineReader::new(input, Limits::DEFAULT_MESSAGE, self.account.clone());
         loop {
             tokio::select! {
                 // Finished tasks are removed first, so that the sets stay small.
@@ -255,8 +255,11 @@ impl StdioSession {
 
     fn refuse_long(&self, place: Permit<'_, QueuedMessage>, skipped: &SkippedLine) {
         let (length, limit) = (skipped.length, Limits::DEFAULT_MESSAGE);
-        let what = format!("the message has {length} bytes, which is too long: the limit is {limit}");
-        let error = RpcError::new(RpcError::INVALID_REQUEST, what);
+        let too_long = || {
+            let what = format!("the message has {length} bytes, which is too long: the limit is {limit}");
+            RpcError::new(RpcError::INVALID_REQUEST, what)
+        };
+        let error = skipped.spent.map_or_else(too_long, RpcError::from);
         self.refuse(place, skipped.request_id().as_ref(), error);
     }
 

@@ -85,12 +85,7 @@ impl Keeper {
             return;
         };
         connection.listing_starts();
-        let is_known = |(of, progress): &(Generation, StartProgress)| {
-            *of == generation && progress.stage == StartStage::Listing
-        };
-        if !self.start.as_ref().is_some_and(is_known) {
-            self.start = Some((generation, StartProgress::new(StartStage::Listing)));
-        }
+        self.start = Some((generation, StartProgress::new(StartStage::Listing)));
         let deadline = deadline::within(self.slot.settings.load().policy().limits.list);
         let previous = self.last_good.offers().cloned();
         let listing = listing::list(self.slot.clone(), connection, previous, deadline);

@@ -14,16 +14,24 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
+use crate::budget::{Account, HeldBytes, Spent};
 use crate::protocol::{ClientIntroduction, ClientMeta};
 
 /// How much is read at once.
 const READ_SIZE: usize = 16 * 1024;
 
-/// Reads lines. A line above the limit is skipped in bounded memory.
+/// An unfinished line is charged from this length on. Shorter ones are charged when they are complete.
+const CHARGED_LENGTH: usize = 64 * 1024;
+
+/// Reads lines. A line above the limit, or above the client's share of memory, is skipped in bounded memory.
 pub(super) struct LineReader<R> {
     input: R,
     /// The longest line that is not skipped.
     limit: usize,
+    /// Whom an unfinished line is charged to.
+    account: Account,
+    /// What is held for the unfinished line in `buffer`.
+    held: Option<HeldBytes>,
     buffer: BytesMut,
     /// How far `buffer` was searched for the end of a line.
     searched: usize,
@@ -44,6 +52,8 @@ pub(super) enum ReadLine {
 #[derive(Default)]
 pub(super) struct SkippedLine {
     pub(super) length: usize,
+    /// Set if there was no room for the line, which may be below the limit.
+    pub(super) spent: Option<Spent>,
     head: Vec<u8>,
     tail: Vec<u8>,
 }
@@ -66,10 +76,12 @@ impl SkippedLine {
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
-    pub(super) fn new(input: R, limit: usize) -> Self {
+    pub(super) fn new(input: R, limit: usize, account: Account) -> Self {
         Self {
             input,
             limit,
+            account,
+            held: None,
             buffer: BytesMut::new(),
             searched: 0,
             skipped: None,
@@ -100,7 +112,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     /// What the client wrote behind its last line break.
     fn last_line(&mut self) -> ReadLine {
         let line = self.buffer.split();
-        self.searched = 0;
+        (self.searched, self.held) = (0, None);
         if let Some(mut skipped) = self.skipped.take() {
             skipped.push(&line);
             return ReadLine::TooLong(skipped);
@@ -122,7 +134,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 return None;
             };
             let line = self.buffer.split_to(self.searched + at + 1);
-            self.searched = 0;
+            (self.searched, self.held) = (0, None);
             if let Some(mut skipped) = self.skipped.take() {
                 skipped.push(&line);
                 return Some(ReadLine::TooLong(skipped));
@@ -133,11 +145,39 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
+    /// Begins to skip the unfinished line if it is too long, or goes on with it.
     fn skip_if_too_long(&mut self) {
-        if self.skipped.is_some() || self.buffer.len() > self.limit {
-            self.skipped.get_or_insert_default().push(&self.buffer);
+        if let Some(skipped) = &mut self.skipped {
+            skipped.push(&self.buffer);
             self.buffer.clear();
             self.searched = 0;
+            return;
+        }
+        let spent = self.hold_unfinished().err();
+        if spent.is_some() || self.buffer.len() > self.limit {
+            // Its memory is given back.
+            let line = std::mem::take(&mut self.buffer);
+            let skipped = self.skipped.insert(SkippedLine {
+                spent,
+                ..SkippedLine::default()
+            });
+            skipped.push(&line);
+            (self.searched, self.held) = (0, None);
+        }
+    }
+
+    /// Charges the client for an unfinished line as it grows: a client that never finishes its line holds as much as one that does.
+    fn hold_unfinished(&mut self) -> Result<(), Spent> {
+        let length = self.buffer.len();
+        if length < CHARGED_LENGTH {
+            return Ok(());
+        }
+        match &mut self.held {
+            Some(held) => held.grow_to(length),
+            None => {
+                self.held = Some(self.account.hold(length)?);
+                Ok(())
+            }
         }
     }
 }

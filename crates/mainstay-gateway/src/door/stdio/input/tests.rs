@@ -1,7 +1,22 @@
+use std::sync::Arc;
+
 use tokio::io::{AsyncWriteExt, duplex};
 
 use super::*;
+use crate::budget::{Budget, BudgetLimits};
 use crate::door::endless::Endless;
+use crate::principal::Principal;
+
+/// A client that may hold so many bytes.
+fn account(share: usize) -> (Arc<Budget>, Account) {
+    let share = Some(share);
+    let budget = Arc::new(Budget::new(BudgetLimits {
+        all: usize::MAX,
+        share,
+    }));
+    let account = budget.account(Principal::session(1));
+    (budget, account)
+}
 
 /// Reads these pieces, each of which arrives by itself.
 async fn read(pieces: &[&[u8]], limit: usize) -> Vec<String> {
@@ -14,7 +29,7 @@ async fn read(pieces: &[&[u8]], limit: usize) -> Vec<String> {
         drop(remote);
     };
     let reading = async {
-        let mut lines = LineReader::new(near, limit);
+        let mut lines = LineReader::new(near, limit, account(usize::MAX).1);
         let mut read = Vec::new();
         loop {
             read.push(match lines.next().await {
@@ -60,7 +75,7 @@ impl AsyncRead for Failing {
 
 #[tokio::test]
 async fn an_unfinished_line_of_an_input_that_fails_is_dropped() {
-    let mut lines = LineReader::new(Failing(b"one\n{\"half"), 100);
+    let mut lines = LineReader::new(Failing(b"one\n{\"half"), 100, account(usize::MAX).1);
     assert!(matches!(lines.next().await, ReadLine::Line(_)));
     assert!(matches!(lines.next().await, ReadLine::End));
     assert!(
@@ -87,7 +102,7 @@ async fn the_ends_of_a_line_that_is_too_long_say_whose_request_it_is() {
         let long = format!("{before}{}{behind}\n", "x".repeat(3 * READ_SIZE));
         let (mut remote, near) = duplex(64);
         let writing = async { remote.write_all(long.as_bytes()).await.unwrap() };
-        let mut lines = LineReader::new(near, 100);
+        let mut lines = LineReader::new(near, 100, account(usize::MAX).1);
         let ((), read) = tokio::join!(writing, lines.next());
         let ReadLine::TooLong(skipped) = read else {
             panic!("too long");
@@ -109,7 +124,7 @@ async fn a_client_that_never_stops_writing_lets_other_tasks_run_between_its_turn
         let input = Endless::of(piece);
         let counting = input.most_reads_in_one_turn(300);
         let reading = tokio::spawn(async move {
-            let mut lines = LineReader::new(input, 100);
+            let mut lines = LineReader::new(input, 100, account(usize::MAX).1);
             loop {
                 lines.next().await;
             }
@@ -261,4 +276,42 @@ fn what_may_be_no_request_or_another_id_has_none() {
     ] {
         check(head, tail, None);
     }
+}
+
+#[tokio::test]
+async fn an_unfinished_line_is_charged_as_it_grows_and_skipped_where_there_is_no_room() {
+    let (budget, account) = account(4 * CHARGED_LENGTH);
+    let (mut remote, near) = duplex(1024);
+    let mut lines = LineReader::new(near, usize::MAX, account);
+    let half = vec![b' '; 2 * CHARGED_LENGTH];
+
+    let mut reading = Box::pin(lines.next());
+    let mut write = async |bytes: &[u8]| {
+        tokio::select! {
+            written = remote.write_all(bytes) => written.unwrap(),
+            _ = reading.as_mut() => panic!("no line has ended"),
+        }
+    };
+    write(br#"{"id":7,"method":"m"#).await;
+    write(&half).await;
+    // What the other end has yet to read does not count.
+    assert!(budget.held() > half.len() - 1024, "{}", budget.held());
+    write(&half).await;
+    write(&half).await;
+    assert_eq!(budget.held(), 0, "what is skipped is given back");
+    let (written, read) = tokio::join!(remote.write_all(b"\"}\nnext\n"), reading);
+    written.unwrap();
+    let ReadLine::TooLong(skipped) = read else {
+        panic!("it was skipped");
+    };
+    assert_eq!(
+        skipped.spent,
+        Some(Spent::Share {
+            share: 4 * CHARGED_LENGTH
+        })
+    );
+    assert_eq!(skipped.length, 3 * half.len() + 22);
+    assert_eq!(skipped.request_id().unwrap().as_str(), "7");
+    assert!(matches!(lines.next().await, ReadLine::Line(line) if line == "next\n"));
+    assert_eq!(budget.held(), 0);
 }
