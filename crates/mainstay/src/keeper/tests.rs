@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_lifecycle::{Cause, Desired, Recovery, StateKind};
+use mainstay_lifecycle::{Cause, Desired, Policy, Recovery, StateKind};
 use mainstay_testkit::procfs::is_alive;
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Step};
 use serde_json::json;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::dial::DialError;
 use super::listing::ListError;
@@ -226,17 +227,28 @@ async fn the_pause_after_a_panic_grows_with_each_of_them_up_to_half_a_minute() {
 }
 
 #[tokio::test]
-async fn a_server_that_a_call_waits_for_enters_the_start_queue_before_the_others() {
+async fn a_server_that_a_call_waits_for_enters_the_start_queue_before_the_others_and_one_that_rests_behind_them()
+ {
     let hangs = FaultyServer::new().on(Step::Start, Fault::Delay { ms: 600_000 });
     let config = |name: &str| ServerConfig::stdio(name, hangs.command()).args(hangs.args());
+    let resting = config("resting").enabled(false).policy(Policy {
+        idle_stop: Some(SOON),
+        ..Policy::default()
+    });
     let fleet = Fleet::builder()
         .starts_at_once(std::num::NonZeroUsize::MIN)
         .start([
             config("first").build().expect("a valid server"),
             config("kept").enabled(false).build().expect("a valid server"),
+            resting.build().expect("a valid server"),
         ]);
     let server = fleet.server("kept").expect("just configured");
-    for (waiting, rank) in [(0, "Wanted"), (1, "Demanded")] {
+    let resting = fleet.server("resting").expect("just configured");
+    for (server, waiting, rank) in [
+        (&server, 0, "Wanted"),
+        (&server, 1, "Demanded"),
+        (&resting, 0, "Lazy"),
+    ] {
         server
             .0
             .waiting
@@ -321,6 +333,16 @@ async fn a_call_that_comes_to_a_connection_that_drains_is_not_sent_there() {
     let reply = running.await.expect("no panic").expect("answered");
     assert_eq!(reply.generation, old.generation);
     connected(&server).await;
+    let closed = Arc::downgrade(&old);
+    drop(old);
+    let dropped = async {
+        while closed.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, dropped)
+        .await
+        .expect("the keeper forgets what it has closed");
 }
 
 /// A call loads the live connection and then enters it. Between the two, on another thread, the connection may leave service. Here

@@ -1,14 +1,19 @@
 //! What legacy servers ask of their client: it reaches the handler of the call that caused it, or the fleet's, or is
 //! declined; it never reaches another.
 
+use std::future::{pending, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::handler::ClientCapabilities;
-use mainstay::{CallOptions, Fleet, FleetBuilder, Server};
+use mainstay::handler::{Answer, ClientCapabilities, ClientHandler, ServerRequest};
+use mainstay::transport::{Limits, Lines, Transport};
+use mainstay::{CallOptions, Fleet, FleetBuilder, Server, ServerConfig};
 use mainstay_testkit::Script;
 use mainstay_testkit::memory::MemoryServer;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex, split};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::support::{Memory, Notes, connected, fleet_with};
 
@@ -206,4 +211,45 @@ async fn a_servers_log_reaches_the_caller_it_must_be_for_and_updates_always_the_
     fleets.told(UPDATED, 1).await;
     assert!(callers.told(UPDATED, 0).await.is_empty());
     assert!(fleets.told(LOGGED, 0).await.is_empty());
+}
+
+/// A handler that never answers.
+struct Thinking;
+
+impl ClientHandler for Thinking {
+    fn request(&self, _: ServerRequest) -> Answer<'_> {
+        Box::pin(pending())
+    }
+}
+
+/// A server that asks for roots before it refuses each request. Reports when its input ends.
+async fn refuse_all(remote: DuplexStream, ended: mpsc::UnboundedSender<()>) {
+    let (reader, mut writer) = split(remote);
+    let mut lines = BufReader::new(reader).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let request: Value = serde_json::from_str(&line).unwrap();
+        let question = json!({ "jsonrpc": "2.0", "id": "q", "method": "roots/list" });
+        let error = json!({ "code": -32600, "message": "not you" });
+        let refusal = json!({ "jsonrpc": "2.0", "id": request["id"], "error": error });
+        let written = format!("{question}\n{refusal}\n");
+        writer.write_all(written.as_bytes()).await.unwrap();
+    }
+    let _ = ended.send(());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handshake_that_fails_closes_the_connection_although_a_question_is_still_open() {
+    let (ended, mut ends) = mpsc::unbounded_channel();
+    let connector = move || {
+        let (near, remote) = duplex(64 * 1024);
+        tokio::spawn(refuse_all(remote, ended.clone()));
+        let (reader, writer) = split(near);
+        let lines: Box<dyn Transport> = Box::new(Lines::new(reader, writer, Limits::default()));
+        ready(Ok(lines))
+    };
+    let config = ServerConfig::custom("s", "s", Arc::new(connector));
+    let (_fleet, _server) = fleet_with(Fleet::builder().handler(Arc::new(Thinking)), config);
+    // A handler may take much longer.
+    let ended = timeout(Duration::from_secs(1), ends.recv()).await;
+    ended.expect("closed with the handshake");
 }
