@@ -288,7 +288,8 @@ mod tests {
         taken.pop();
         assert!(places.take(&one).is_some(), "a place that was given back");
         drop(taken);
-        assert!(places.0.lock().of_handlers.is_empty());
+        let left = places.0.lock();
+        assert!(left.count == 0 && left.of_handlers.is_empty());
     }
 
     #[test]

@@ -211,24 +211,51 @@ mod tests {
     }
 
     #[test]
-    fn only_large_parameters_are_edited_on_a_thread_that_may_block() {
+    fn only_large_parameters_and_results_are_processed_on_a_thread_that_may_block() {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.max_blocking_threads(1).build().unwrap();
         // The only such thread is busy until the end.
         let (end, busy) = mpsc::channel::<()>();
         runtime.spawn_blocking(move || busy.recv());
         runtime.block_on(async {
-            for (length, is_edited_here) in [(large::INLINE_LIMIT / 2, true), (large::INLINE_LIMIT, false)] {
-                let params = raw(&format!(r#"{{"x":"{}"}}"#, "x".repeat(length)));
-                let edited = pin!(with_input(params, None, None));
+            for (length, is_here) in [(large::INLINE_LIMIT / 2, true), (large::INLINE_LIMIT, false)] {
+                let text = format!(
+                    r#"{{"resultType":"input_required","x":"{}"}}"#,
+                    "x".repeat(length)
+                );
+                let edited = pin!(with_input(raw(&text), None, None));
                 let was_edited = tokio::select! {
                     biased;
                     edited = edited => edited.is_some(),
                     () = ready(()) => false,
                 };
-                assert_eq!(was_edited, is_edited_here, "{length} bytes");
+                assert_eq!(was_edited, is_here, "{length} bytes");
+                let result = raw(&text);
+                let found = pin!(InputRequired::look_for("tools/call", &result));
+                let was_found = tokio::select! {
+                    biased;
+                    found = found => found.is_some(),
+                    () = ready(()) => false,
+                };
+                assert_eq!(was_found, is_here, "{length} bytes");
             }
         });
         drop(end);
+    }
+
+    #[tokio::test]
+    async fn only_some_requests_are_answered_with_a_need_for_input() {
+        let asks = raw(r#"{"resultType":"input_required","requestState":"s"}"#);
+        for (method, may_ask) in [
+            ("tools/call", true),
+            ("prompts/get", true),
+            ("resources/read", true),
+            ("tools/list", false),
+        ] {
+            let needed = InputRequired::look_for(method, &asks).await;
+            assert_eq!(needed.is_some(), may_ask, "{method}");
+        }
+        let mentions = raw(r#"{"resultType":"complete","content":"input_required"}"#);
+        assert!(InputRequired::look_for("tools/call", &mentions).await.is_none());
     }
 }

@@ -404,3 +404,26 @@ impl WaitingRequest {
         self.answer.send(answer).is_ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_late_answers_of_many_abandoned_calls_are_recognized_and_the_oldest_is_forgotten_first() {
+        let pending = Pending::new();
+        for _ in 0..=ABANDONED_LIMIT {
+            let id = pending.next_id();
+            let (call, _answer) =
+                WaitingRequest::new(Arc::default(), None, Some(Arc::default()), Instant::now());
+            pending.insert(id, call).expect("it is not over");
+            pending.abandon(id).expect("it waits");
+        }
+        let recognized =
+            (1..=pending.next_id()).filter(|id| matches!(pending.claim(*id), Claimed::Late(Some(_))));
+        assert_eq!(
+            recognized.collect::<Vec<_>>(),
+            (2..=ABANDONED_LIMIT as u64 + 1).collect::<Vec<_>>()
+        );
+    }
+}

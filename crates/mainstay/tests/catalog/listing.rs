@@ -1,10 +1,13 @@
 //! What a server lists, good and bad: all of it is listed, what cannot be published is set aside, and its neighbours stay.
 
+use std::time::Duration;
+
 use mainstay::catalog::{CatalogFault, Diagnostic, Kind};
 use mainstay::server::StartStage;
-use mainstay::{Catalog, Fleet, StateKind};
+use mainstay::{Catalog, Fleet, Policy, StateKind};
 use mainstay_testkit::{Cursors, Fault as Failing, Rule, Script, Step};
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::names;
 use crate::support::{LONG, Memory, connected, fleet_of};
@@ -193,4 +196,24 @@ async fn a_server_that_has_answered_and_does_not_list_says_so_while_it_starts() 
     assert_eq!(start.to_string(), "listing what it offers");
     connected(&server).await;
     assert_eq!(server.status().start, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_page_may_not_take_the_time_of_the_whole_listing() {
+    let mute = Rule::new(Step::List, Failing::NoAnswer).method("tools/list");
+    let memory = Memory::new(Script::new().rule(mute));
+    let (_fleet, server) = fleet_of(memory.config("s"));
+    memory.side(1).await.wait_for("tools/list", 1).await;
+    let asked = Instant::now();
+    let failed = server
+        .wait_until(LONG, |status| status.last_error.is_some())
+        .await;
+    let message = failed.unwrap().last_error.unwrap().message.clone();
+    assert!(message.contains("tools/list"), "{message}");
+    let limit = Policy::default().limits.list;
+    assert!(
+        asked.elapsed() < limit - Duration::from_secs(10),
+        "{:?}",
+        asked.elapsed()
+    );
 }

@@ -252,6 +252,27 @@ async fn of_more_errors_without_an_id_than_notifications_one_fails_the_only_requ
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_shows_nothing_new_as_read_excuses_no_further_error_without_an_id() {
+    let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"m"}}"#;
+    let until = Instant::now() + Duration::from_secs(10);
+    let (peer, mut remote, _log) = connect();
+    let mut before = pin!(peer.request("before", None, within(10)));
+    let failed = async {
+        peer.notify("notifications/x", None, until).await.unwrap();
+        // The notification's: each has one at most.
+        remote.write(error).await;
+        remote.answer(1, "{}").await;
+    };
+    let (answered, ()) = tokio::join!(&mut before, failed);
+    answered.expect("it is answered");
+    let (failed, ()) = tokio::join!(peer.request("after", None, within(10)), remote.write(error));
+    assert!(
+        matches!(&failed, Err(RequestError::Rpc(error)) if error.code() == -32601),
+        "{failed:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_error_without_an_id_is_not_for_a_standing_request_that_was_read() {
     let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}"#;
     let (peer, mut remote, _log) = connect();
