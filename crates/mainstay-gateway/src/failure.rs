@@ -210,17 +210,21 @@ fn words(error: &CallError, advice: &Advice) -> String {
             let why = failure
                 .as_ref()
                 .map_or_else(|| reason.clone(), ToString::to_string);
-            format!(
-                "The connection to server {server} was lost ({why}), and it is being restarted. {}",
-                ran(outcome)
-            )
+            match failure.as_ref().and_then(|failure| failure.challenge.as_ref()) {
+                None => format!(
+                    "The connection to server {server} was lost ({why}), and it is being restarted. {}",
+                    ran(outcome)
+                ),
+                Some(_login) => format!(
+                    "The connection to server {server} was lost ({why}). {} {}",
+                    whether_it_ran(outcome),
+                    must_log_in(server, advice)
+                ),
+            }
         }
         CallErrorKind::Disabled => format!(
             "Server {server} was disabled while the call was pending. {} A person must enable the server.",
-            match outcome {
-                Outcome::NotSent | Outcome::Refused => "The call did not run.",
-                _may_have_run => "The call may have run: check its effects.",
-            }
+            whether_it_ran(outcome)
         ),
         CallErrorKind::Gone => format!(
             "Server {server} was removed. {} It cannot be called until a person adds the server again.",
@@ -392,6 +396,14 @@ fn failures(now: &NotConnected) -> String {
 }
 
 /// What to do about it.
+/// Whether a call ran that cannot be repeated before a person acts.
+fn whether_it_ran(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::NotSent | Outcome::Refused => "The call did not run.",
+        _may_have_run => "The call may have run: check its effects.",
+    }
+}
+
 fn next_step(now: &NotConnected, advice: &Advice) -> String {
     let again = || next_try(now);
     let hint = advice.start_hint(now);

@@ -1,7 +1,7 @@
 //! The configuration: whether it can be read, and what the reader says of it. Variables that are named and not set are
 //! among that.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use mainstay::ServerConfig;
 use mainstay::config::Severity;
@@ -26,7 +26,11 @@ pub(super) struct ConfigurationRead {
 /// Reads the configuration.
 pub(super) fn examine(common: &Common) -> (Examination, ConfigurationRead) {
     let mut found = Examination::new("configuration", "");
-    let daemon = running_daemon();
+    // A daemon that has no configuration yet names the file that it would use.
+    let daemon = running_daemon().filter(|daemon| {
+        let file = daemon.config.as_deref().map(Path::new);
+        file.is_none_or(Path::exists)
+    });
     let setup = match load_beside(daemon.as_ref(), common) {
         Ok(setup) => setup,
         Err(failure) => {

@@ -4,7 +4,7 @@ use super::examination::{DiagnosisLevel, Examination};
 use crate::output::{Ink, Paint, Text, count, plain, text, width};
 
 /// Where the summaries begin: behind the longest name of a check.
-const SUMMARY_COLUMN: usize = 15;
+const SUMMARY_COLUMN: usize = 18;
 
 pub(super) fn text(examinations: &[Examination], paint: Paint) -> Text {
     let mut shown = Text::default();
@@ -59,13 +59,13 @@ mod tests {
         );
         let shown = text(&[well, commands, hosts], Paint::PLAIN);
         let expected = "\
-✔ runtimes       none needed
-✘ commands       2 looked up
+✔ runtimes          none needed
+✘ commands          2 looked up
     web: the program \"npx\" is not in PATH
       → install Node.js
     notes: it cannot be run
       → chmod +x
-! hosts          1 looked at
+! hosts             1 looked at
     Cursor: it starts an older Mainstay
       → `mainstay import --rewrite`
 
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(shown.as_str(), expected, "\n{}", shown.as_str());
 
         let well = [Examination::new("port", "127.0.0.1:7332 is free")];
-        let expected = "✔ port           127.0.0.1:7332 is free\n\nnothing to fix\n";
+        let expected = "✔ port              127.0.0.1:7332 is free\n\nnothing to fix\n";
         assert_eq!(text(&well, Paint::PLAIN).as_str(), expected);
     }
 }

@@ -55,7 +55,7 @@ impl DaemonVariables {
 pub(super) fn examine(file: Option<&Path>, variables: Option<&DaemonVariables>) -> Examination {
     let mut found = Examination::new(
         "daemon variables",
-        "the daemon has all that the configuration names",
+        "the daemon lacks none that the configuration names and your shell has",
     );
     let (Some(file), Some(variables)) = (file, variables) else {
         "not examined".clone_into(&mut found.summary);

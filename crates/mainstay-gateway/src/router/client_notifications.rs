@@ -15,7 +15,8 @@ use mainstay::gateway::{NotifyError, ServerExt};
 use mainstay::handler::{Answer, ServerRequest};
 use mainstay::{ClientHandler, Server};
 
-use super::{Router, Subscribers};
+use super::subscribers::TASK_STATUS;
+use super::{Router, Subscribers, decisive};
 use crate::client::Client;
 use crate::principal::Principal;
 use crate::protocol::{ClientMeta, without_client};
@@ -86,9 +87,16 @@ impl Router {
         let Some(server) = self.running(client, name) else {
             return tracing::debug!(method, server = %name, "not forwarded: the server does not run");
         };
+        if method == TASK_STATUS && !client.tasks.have_server_ids() {
+            // It would name the task of another client as well.
+            return tracing::debug!(method, server = %name, "not forwarded: other clients use the server, too");
+        }
         let params = Params::read(params.cloned()).await;
         if let Err(error) = params.check_members() {
             return tracing::debug!(method, %error, "notification dropped");
+        }
+        if let Err(error) = decisive::check(method, &params) {
+            return tracing::debug!(method, error = error.message(), "notification dropped");
         }
         let params = match client.tasks.related_params(name, params).await {
             Ok(params) => params,

@@ -5,6 +5,7 @@
 //! by `listen` and `subscriptions`), and handles their notifications (`client_notifications`).
 
 mod client_notifications;
+mod decisive;
 mod forward;
 mod initialize;
 mod listen;
@@ -201,6 +202,7 @@ impl Router {
 
     async fn dispatch(&self, request: RoutedRequest<'_>) -> Result<RoutedResult, RpcError> {
         request.params.check_members()?;
+        decisive::check(request.method, &request.params)?;
         if request.method.len() > METHOD_LIMIT {
             let length = request.method.len();
             let what = format!("the method has {length} bytes, and {METHOD_LIMIT} are the most");

@@ -24,6 +24,7 @@ use super::subscriptions::Topic;
 use super::{RoutedRequest, Router};
 use crate::client::Client;
 use crate::protocol::{invalid_params, missing_extension, raw, text};
+pub(super) use ids::RELATED;
 pub(crate) use ids::{ClientTasks, OwnTasks};
 use ids::{RelatedMessage, at_server, split_server};
 

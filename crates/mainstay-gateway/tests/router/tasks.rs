@@ -387,7 +387,9 @@ async fn parameters_that_a_server_could_read_in_another_way_are_refused() {
         format!(r#""name":"echo","_meta":{foreign},"_meta":{{}}"#),
         format!(r#""name":"echo","_meta":{foreign},"\u005fmeta":{{}}"#),
         format!(r#""name":"echo","_meta":{{"{RELATED}":{{"taskId":"t"}},"{RELATED}":{{}}}}"#),
+        format!(r#""name":"echo","_meta":{{"{RELATED}":{{"taskId":"t~x","TaskId":"t"}}}}"#),
         r#""name":"pid","_meta":{},"name":"echo""#.to_owned(),
+        r#""name":"pid","Name":"echo""#.to_owned(),
     ]
     .into_iter()
     .enumerate()
@@ -399,7 +401,23 @@ async fn parameters_that_a_server_could_read_in_another_way_are_refused() {
         assert_eq!(refused["id"], format!("r{id}"), "{refused}");
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
         let message = refused["error"]["message"].as_str().unwrap();
-        assert!(message.ends_with("twice"), "{message}");
+        assert!(message.contains("twice, or in another case"), "{message}");
     }
+    let list = r#"{"jsonrpc":"2.0","id":"list","method":"tools/call","params":["echo"]}"#;
+    other.write(list).await;
+    assert_eq!(other.message().await["error"]["code"], -32602);
     assert_eq!(side.count("tools/call"), 0);
+}
+
+#[tokio::test]
+async fn the_status_of_a_task_that_a_client_reports_reaches_no_shared_server() {
+    let a = legacy("t", &json!({ "list": {} }));
+    let gateway = gateway(&[("a", &a)]).await;
+    let side = a.side(1).await;
+    let (mut client, _) = Client::initialized(&gateway, one("a"), json!({})).await;
+    let status = json!({ "taskId": "t", "status": "failed" });
+    client.notify("notifications/tasks/status", status).await;
+    client.notify("notifications/x", json!({})).await;
+    side.wait_for("notifications/x", 1).await;
+    assert_eq!(side.count("notifications/tasks/status"), 0);
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, OnceLock};
@@ -48,7 +48,7 @@ pub(crate) struct Spawned {
 #[non_exhaustive]
 pub(crate) enum SpawnError {
     /// No file of that name, at its path or in `PATH`.
-    #[error("command `{}` not found{}: install it, or give its full path", command.display(), sought_in(.searched.is_some()))]
+    #[error("command `{}` not found{}: {}", command.display(), sought_in(.searched.is_some()), to_be_found(command))]
     NotFound {
         /// The command as configured.
         command: OsString,
@@ -57,13 +57,14 @@ pub(crate) enum SpawnError {
     },
     /// The file is there but cannot be run.
     #[error(
-        "command `{}` cannot be executed ({source}): make it executable (`chmod +x`), check that you may read every \
-         directory above it, and that the interpreter in its `#!` line exists",
+        "command `{}` cannot be executed ({source}): {remedy}",
         command.display()
     )]
     NotExecutable {
         /// The command as configured.
         command: OsString,
+        /// What to do about it.
+        remedy: &'static str,
         /// What the system said.
         source: io::Error,
     },
@@ -192,38 +193,63 @@ fn explain(spec: &Spec, source: io::Error) -> SpawnError {
         return SpawnError::Lacking { command, lack };
     }
     let no_program_format = rustix::io::Errno::NOEXEC.raw_os_error();
-    match source.kind() {
+    match (source.kind(), located(spec)) {
         // The file is there, so what is missing is the interpreter it names.
-        NotFound if located(spec) => SpawnError::NotExecutable { command, source },
-        NotFound => SpawnError::NotFound {
+        (NotFound, Some(file)) => SpawnError::NotExecutable {
+            command,
+            remedy: match has_carriage_return(&file) {
+                true => "its `#!` line ends with a carriage return: save the file with the line ends of Unix",
+                false => "the interpreter that it names, in its `#!` line or as its loader, does not exist",
+            },
+            source,
+        },
+        (NotFound, None) => SpawnError::NotFound {
             command,
             searched: searched(spec),
         },
-        PermissionDenied if is_path(&spec.command) && of_path(spec).is_dir() => {
-            SpawnError::Directory { command }
-        }
-        PermissionDenied => SpawnError::NotExecutable { command, source },
-        ArgumentListTooLong | InvalidInput => SpawnError::Unpassable { command, source },
-        _ if source.raw_os_error() == Some(no_program_format) => {
-            SpawnError::NotExecutable { command, source }
-        }
+        (PermissionDenied, Some(file)) if file.is_dir() => SpawnError::Directory { command },
+        (PermissionDenied, _) => SpawnError::NotExecutable {
+            command,
+            remedy: "make it executable (`chmod +x`), and check that you may read every directory above it",
+            source,
+        },
+        (ArgumentListTooLong | InvalidInput, _) => SpawnError::Unpassable { command, source },
+        _ if source.raw_os_error() == Some(no_program_format) => SpawnError::NotExecutable {
+            command,
+            remedy: "it is no program of this system. A script needs a `#!` line, or its interpreter as the command and the script as \
+                     the first argument",
+            source,
+        },
         _ => SpawnError::Io { command, source },
     }
 }
 
-fn located(spec: &Spec) -> bool {
+/// The file of the command, if there is one.
+fn located(spec: &Spec) -> Option<PathBuf> {
     if is_path(&spec.command) {
-        of_path(spec).exists()
-    } else {
-        path(spec)
-            .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(&spec.command).exists()))
+        let cwd = spec.cwd.as_deref().unwrap_or(Path::new(""));
+        return Some(cwd.join(&spec.command)).filter(|file| file.exists());
     }
+    let path = path(spec)?;
+    let mut files = std::env::split_paths(&path).map(|dir| dir.join(&spec.command));
+    files.find(|file| file.exists())
 }
 
-/// The file of a command that is a path.
-fn of_path(spec: &Spec) -> PathBuf {
-    let cwd = spec.cwd.as_deref().unwrap_or(Path::new(""));
-    cwd.join(&spec.command)
+/// Whether the first line of a script ends as a line of Windows does. The system takes it for a part of the interpreter's name.
+fn has_carriage_return(file: &Path) -> bool {
+    let mut beginning = [0; 256];
+    let read = std::fs::File::open(file).and_then(|mut file| file.read(&mut beginning));
+    let read = &beginning[..read.unwrap_or(0)];
+    let line = read.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    line.starts_with(b"#!") && line.ends_with(b"\r")
+}
+
+/// How a command gets found that was not.
+fn to_be_found(command: &OsStr) -> &'static str {
+    match command.to_string_lossy().contains(char::is_whitespace) {
+        true => "it has a space in it; give the program and its arguments apart",
+        false => "install it, or give its full path",
+    }
 }
 
 fn searched(spec: &Spec) -> Option<String> {

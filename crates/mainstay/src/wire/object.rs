@@ -7,7 +7,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use serde::de::{Deserializer as _, Error as _, MapAccess, Visitor};
+use serde::de::{Deserializer as _, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::raw::RawJson;
@@ -96,14 +96,18 @@ impl Object {
         Some(&member.value)
     }
 
-    /// Whether two members have this name. Readers disagree on which of the two counts: the gateway could check one, and the server
-    /// use the other.
-    pub fn repeats(&self, name: &str) -> bool {
-        self.members
-            .iter()
-            .filter(|member| member.is(name))
-            .nth(1)
-            .is_some()
+    /// The first of these names (at most eight) that readers may find in different members: two have it, or one has it in another case. Some
+    /// readers take the first of two, and some ignore the case. So the gateway could check one member, and the server use the other.
+    pub fn ambiguous<'n>(&self, names: &'n [&'n str]) -> Option<&'n str> {
+        let mut seen = SeenNames::new(names);
+        self.members.iter().for_each(|member| seen.see(&member.key));
+        seen.ambiguous
+    }
+
+    /// The same, without keeping track of any member. `None` when the value is no object.
+    pub(super) fn ambiguous_in<'n>(raw: &RawJson, names: &'n [&'n str]) -> Option<&'n str> {
+        let mut reader = serde_json::Deserializer::from_str(raw.as_str());
+        reader.deserialize_map(SeenNames::new(names)).ok()?
     }
 
     /// Replaces a member where it stands, or adds it at the end. There is one of that name afterwards.
@@ -254,6 +258,67 @@ fn spells(key: &[u8], name: &str) -> bool {
     }
     let quoted = [b"\"", key, b"\""].concat();
     serde_json::from_slice::<String>(&quoted).is_ok_and(|key| key == name)
+}
+
+/// Looks whether some names are ambiguous in an object, key by key.
+struct SeenNames<'n> {
+    names: &'n [&'n str],
+    /// One bit for each name that a key was seen for.
+    seen: u8,
+    ambiguous: Option<&'n str>,
+}
+
+impl<'n> SeenNames<'n> {
+    fn new(names: &'n [&'n str]) -> Self {
+        debug_assert!(names.len() <= 8, "there is a bit for each");
+        let (seen, ambiguous) = (0, None);
+        Self {
+            names,
+            seen,
+            ambiguous,
+        }
+    }
+
+    /// Takes a key, as spelt inside its quotes.
+    fn see(&mut self, key: &[u8]) {
+        let Some(at) = self.names.iter().position(|name| spells_in_any_case(key, name)) else {
+            return;
+        };
+        let was_seen = self.seen & (1 << at) != 0;
+        self.seen |= 1 << at;
+        if was_seen || !spells(key, self.names[at]) {
+            self.ambiguous.get_or_insert(self.names[at]);
+        }
+    }
+}
+
+impl<'de, 'n> Visitor<'de> for SeenNames<'n> {
+    type Value = Option<&'n str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Option<&'n str>, A::Error> {
+        while let Some((key, IgnoredAny)) = map.next_entry::<&RawValue, IgnoredAny>()? {
+            let quoted = key.get().as_bytes();
+            self.see(&quoted[1..quoted.len() - 1]);
+        }
+        Ok(self.ambiguous)
+    }
+}
+
+/// The same as [`spells`] for readers that ignore the case, as those of Go do. They take `ſ` for an `s` and the sign for Kelvin for a `k`.
+fn spells_in_any_case(key: &[u8], name: &str) -> bool {
+    if memchr::memchr(b'\\', key).is_none() && key.is_ascii() {
+        return key.eq_ignore_ascii_case(name.as_bytes());
+    }
+    let quoted = [b"\"", key, b"\""].concat();
+    let folded = |text: &str| -> String {
+        let upper = text.chars().flat_map(char::to_uppercase);
+        upper.flat_map(char::to_lowercase).collect()
+    };
+    serde_json::from_slice::<String>(&quoted).is_ok_and(|key| folded(&key) == folded(name))
 }
 
 /// What a second member of the same name means.

@@ -121,11 +121,12 @@ impl Params {
         self.read_meta().as_ref().ok()?.as_ref()
     }
 
-    /// The first of these names that two of their members have. It looks only at members that were read already: others have decided
-    /// nothing.
-    pub fn repeated<'n>(&self, names: &[&'n str]) -> Option<&'n str> {
-        let top = self.top.get()?.as_ref().ok()?.as_ref()?;
-        names.iter().copied().find(|name| top.repeats(name))
+    /// The first of these names (at most eight) that another reader may find in another member than this one: see [`Object::ambiguous`].
+    pub fn ambiguous<'n>(&self, names: &'n [&'n str]) -> Option<&'n str> {
+        match self.top.get() {
+            Some(read) => read.as_ref().ok()?.as_ref()?.ambiguous(names),
+            None => Object::ambiguous_in(self.raw.as_ref()?, names),
+        }
     }
 
     /// Takes members out of the `_meta`, where it is an object.

@@ -157,7 +157,7 @@ impl Peer {
             (&shared.notification_quota, Purpose::Notification)
         };
         let line = write::notification(method, params);
-        shared.pending.count_notification();
+        shared.pending.count_one_way();
         shared.recorder.sent(MessageHead::Notification { method }, &line);
         let sending = async {
             let room = notification_quota.room(line.len()).await;
@@ -184,7 +184,7 @@ impl Peer {
     /// Sends a notification if the queue has room now; `false` when it was dropped.
     pub(crate) fn try_notify(&self, method: &str, params: Option<&RawJson>) -> bool {
         let frame = Frame::new(write::notification(method, params), Purpose::Notification);
-        self.shared().pending.count_notification();
+        self.shared().pending.count_one_way();
         self.shared()
             .recorder
             .sent(MessageHead::Notification { method }, frame.bytes());
@@ -199,6 +199,7 @@ impl Peer {
             error_code: result.as_ref().err().map(RpcError::code),
         };
         self.shared().recorder.sent(head, &line);
+        self.shared().pending.count_one_way();
         drop(result);
         self.shared().send_or_drop(Frame::new(line, Purpose::Reply))
     }
@@ -294,7 +295,7 @@ impl PeerShared {
         let sent = waiting.withdraw() != Outcome::NotSent;
         self.outbound.withdraw(id);
         if sent && let Some(reason) = reason {
-            self.pending.count_notification();
+            self.pending.count_one_way();
             let frame = Frame::new(write::cancelled(id, reason), Purpose::Cancel { id });
             let method = CANCELLED;
             self.recorder

@@ -41,13 +41,13 @@ struct Table {
     answered: VecDeque<(u64, ProgressListener)>,
     /// Calls that their callers gave up on and that the remote peer has not answered since, the oldest first.
     abandoned: VecDeque<(u64, Arc<IdlePause>)>,
-    /// Notifications so far, cancellations included.
-    notifications_sent: u64,
+    /// Messages so far that have no answer: notifications, cancellations, and answers to the remote peer.
+    one_way_sent: u64,
     /// How far the remote peer is known to have read: a remote peer reads in order, so the answer to a request shows that it has
     /// read whatever was sent before.
     read: Read,
-    /// Errors without an id since then that may have answered a notification.
-    errors_of_notifications: u64,
+    /// Errors without an id since then that may have been caused by a message that has no answer.
+    errors_of_one_way: u64,
     /// Set once, when the connection is over: nothing waits from then on.
     ended: Option<End>,
 }
@@ -57,8 +57,8 @@ struct Table {
 struct Read {
     /// The number of the latest request among it.
     request: u64,
-    /// How many notifications are among it.
-    notifications_sent: u64,
+    /// How many messages that have no answer are among it.
+    one_way_sent: u64,
 }
 
 /// One request that waits.
@@ -74,8 +74,8 @@ pub(super) struct WaitingRequest {
     label: RequestLabel,
     /// When it was made, or last made progress.
     last_activity: Instant,
-    /// How many notifications there had been when it was made.
-    notifications_sent: u64,
+    /// How many messages that have no answer there had been when it was made.
+    one_way_sent: u64,
     /// Whether the remote peer answers it at its own end only, and says what it has to say in notifications.
     is_standing: bool,
     /// Whether an answer to it was found behind text, and is about to be taken.
@@ -131,11 +131,11 @@ impl Pending {
         if let Some(end) = &table.ended {
             return Err(end.clone());
         }
-        let notifications_sent = table.notifications_sent;
+        let one_way_sent = table.one_way_sent;
         table.waiting.insert(
             id,
             WaitingRequest {
-                notifications_sent,
+                one_way_sent,
                 ..waiting
             },
         );
@@ -159,7 +159,7 @@ impl Pending {
         let mut table = self.table.lock();
         match table.waiting.remove(&id) {
             Some(mut waiting) => {
-                table.note_read(id, waiting.notifications_sent);
+                table.note_read(id, waiting.one_way_sent);
                 if let Some(listener) = waiting
                     .listener
                     .take()
@@ -189,13 +189,13 @@ impl Pending {
         }
     }
 
-    /// Notes that the remote peer is sent a notification.
-    pub(super) fn count_notification(&self) {
-        self.table.lock().notifications_sent += 1;
+    /// Notes that the remote peer is sent a message that has no answer.
+    pub(super) fn count_one_way(&self) {
+        self.table.lock().one_way_sent += 1;
     }
 
     /// Takes out the request that an error without an id is for: the only one that may be meant. Some servers answer
-    /// notifications with such errors, each with one at most.
+    /// notifications, and answers that they cannot read, with such errors, each with one at most.
     pub(super) fn take_without_id(&self) -> Option<WaitingRequest> {
         let mut table = self.table.lock();
         let mut ids = table.candidates();
@@ -204,13 +204,13 @@ impl Pending {
         if others.is_some() {
             return None;
         }
-        if table.errors_of_notifications < table.notifications_sent - table.read.notifications_sent {
-            table.errors_of_notifications += 1;
+        if table.errors_of_one_way < table.one_way_sent - table.read.one_way_sent {
+            table.errors_of_one_way += 1;
             return None;
         }
         let only = only?;
         let waiting = table.waiting.remove(&only)?;
-        table.note_read(only, waiting.notifications_sent);
+        table.note_read(only, waiting.one_way_sent);
         Some(waiting)
     }
 
@@ -336,11 +336,11 @@ impl Table {
     }
 
     /// Records that the peer has read a request, and how many messages it was sent before.
-    fn note_read(&mut self, request: u64, notifications_sent: u64) {
+    fn note_read(&mut self, request: u64, one_way_sent: u64) {
         self.read.request = self.read.request.max(request);
-        if notifications_sent > self.read.notifications_sent {
-            self.read.notifications_sent = notifications_sent;
-            self.errors_of_notifications = 0;
+        if one_way_sent > self.read.one_way_sent {
+            self.read.one_way_sent = one_way_sent;
+            self.errors_of_one_way = 0;
         }
     }
 }
@@ -368,7 +368,7 @@ impl WaitingRequest {
             made: now,
             label: RequestLabel::default(),
             last_activity: now,
-            notifications_sent: 0,
+            one_way_sent: 0,
             is_standing: false,
             is_answered_after_text: false,
         };

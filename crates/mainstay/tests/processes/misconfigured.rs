@@ -23,6 +23,7 @@ async fn a_server_that_cannot_be_started_says_why_and_keeps_no_other_from_starti
     };
     let plain = file("plain", "no program", 0o644);
     let no_interpreter = file("script", "#!/no/such/interpreter\n", 0o755);
+    let of_windows = file("windows", "#!/bin/sh\r\nexit\r\n", 0o755);
     let no_format = file("bytes", "\0\0\0\0", 0o755);
     let good = || stage.server("good", FaultyServer::new());
     let named = |name: &str| stage.server(name, FaultyServer::new());
@@ -41,7 +42,13 @@ async fn a_server_that_cannot_be_started_says_why_and_keeps_no_other_from_starti
             ServerConfig::stdio("no-interpreter", no_interpreter),
             "interpreter",
         ),
-        (ServerConfig::stdio("no-format", no_format), "cannot be executed"),
+        (ServerConfig::stdio("no-format", no_format), "needs a `#!` line"),
+        (ServerConfig::stdio("windows", of_windows), "carriage return"),
+        (ServerConfig::stdio("here", "."), "is a directory"),
+        (
+            ServerConfig::stdio("one-word", "no-such-command -v"),
+            "give the program and its arguments apart",
+        ),
         (ServerConfig::stdio("echo", "cat"), "writes back what it reads"),
         (
             named("no-directory").cwd("/no/such/directory"),

@@ -27,8 +27,12 @@ pub(super) fn advice(target: &HttpTarget, failure: &Failure) -> String {
         return IS_IT_THERE.to_owned();
     };
     let advice = match &**http {
-        HttpFailure::ConnectFailed { kind, .. } => match kind {
+        HttpFailure::ConnectFailed { kind, message } => match kind {
             ErrorKind::ConnectionRefused => "is the server running? nothing listens at this address",
+            ErrorKind::InvalidData | ErrorKind::InvalidInput if message.contains("CaUsedAsEndEntity") => {
+                "its certificate is marked as that of an authority, and so none of a server; make one with `openssl req -x509 … -addext \
+                 basicConstraints=critical,CA:FALSE`"
+            }
             // How a handshake of TLS fails.
             ErrorKind::InvalidData | ErrorKind::InvalidInput | ErrorKind::UnexpectedEof => {
                 r#"if its certificate is from an authority of your own, name that in "tls": {"ca": …}; if it speaks no TLS, write http://"#

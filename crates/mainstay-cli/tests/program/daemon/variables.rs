@@ -142,3 +142,11 @@ fn the_value_of_a_variable_is_in_no_arguments() {
     refused.exits(2).says("takes the name of a variable");
     assert!(!refused.stderr.contains("hello"), "{}", refused.stderr);
 }
+
+#[test]
+fn doctor_takes_a_daemon_without_a_configuration_for_what_it_is() {
+    let shared = Shared::new();
+    shared.sandbox.run(&["daemon", "start"]).exits(0);
+    let document = doctor(&shared);
+    assert_eq!(diagnosed(&document, "configuration"), [] as [Value; 0]);
+}

@@ -40,10 +40,7 @@ const EARLY_LENGTH_LIMIT: usize = 4096;
 const SIGNATURE_MARK: char = '~';
 
 /// The key in `_meta` that names the task which a message belongs to.
-const RELATED: &str = "io.modelcontextprotocol/related-task";
-
-/// The parameters by which the gateway decides where a request goes, and whether its client may make it.
-const DECISIVE: [&str; 4] = ["_meta", "name", "uri", "taskId"];
+pub(in crate::router) const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 /// The tasks of all principals.
 pub(crate) struct ClientTasks {
@@ -309,7 +306,7 @@ impl OwnTasks {
     }
 
     /// Parameters of the client with the id by which the server knows the task that they belong to. Fails where the client has no such
-    /// task at this server, or where the server could read another one in them than this does.
+    /// task at this server.
     ///
     /// Cancel safety: dropping it loses the parameters.
     pub(in crate::router) async fn related_params(
@@ -317,12 +314,7 @@ impl OwnTasks {
         server: &str,
         params: Params,
     ) -> Result<Params, RpcError> {
-        let meta = params.meta();
-        let twice_in_meta = meta.filter(|meta| meta.repeats(RELATED)).map(|_| RELATED);
-        if let Some(name) = params.repeated(&DECISIVE).or(twice_in_meta) {
-            return Err(invalid_params(format!("the parameters have {name:?} twice")));
-        }
-        let related = meta.and_then(|meta| meta.get(RELATED));
+        let related = params.meta().and_then(|meta| meta.get(RELATED));
         let Some(related) = related.filter(|_| !self.have_server_ids()) else {
             return Ok(params);
         };

@@ -206,15 +206,32 @@ fn members_are_added_at_the_end_of_an_object_that_certainly_has_none_of_them() {
 }
 
 #[test]
-fn a_name_that_two_members_have_is_found_however_it_is_spelt() {
-    let repeats = |text: &str| {
-        let object = RawJson::from_text(text.to_owned()).unwrap();
-        Object::parse(&object).unwrap().repeats("a")
+fn a_name_is_ambiguous_if_two_members_have_it_or_one_in_another_case() {
+    let ambiguous = |text: &str| {
+        let raw = RawJson::from_text(text.to_owned()).unwrap();
+        let names = ["name", "taskId"];
+        let of_object = Object::parse(&raw).and_then(|object| object.ambiguous(&names).map(str::to_owned));
+        let of_text = Object::ambiguous_in(&raw, &names).map(str::to_owned);
+        assert_eq!(of_object, of_text, "{text}");
+        of_text
     };
-    for once in ["{}", r#"{"a":1,"b":1,"b":2}"#, r#"{"a":{"a":1},"A":1}"#] {
-        assert!(!repeats(once), "{once}");
+    for clear in [
+        "{}",
+        "[1]",
+        r#"{"name":1,"taskId":2,"x":1,"x":2}"#,
+        r#"{"name":{"Name":1,"name":1},"names":1,"a\"":2}"#,
+        r#"{"n\u0061me":1}"#,
+    ] {
+        assert_eq!(ambiguous(clear), None, "{clear}");
     }
-    for twice in [r#"{"a":1,"b":2,"a":1}"#, r#"{"\u0061":1,"b":2,"a":1}"#] {
-        assert!(repeats(twice), "{twice}");
+    for (text, name) in [
+        (r#"{"name":1,"b":2,"name":1}"#, "name"),
+        (r#"{"n\u0061me":1,"name":1}"#, "name"),
+        (r#"{"Name":1}"#, "name"),
+        (r#"{"taskId":1,"TASKID":1}"#, "taskId"),
+        (r#"{"taskId":1,"\u0054askId":1}"#, "taskId"),
+        ("{\"taskId\":1,\"ta\u{17f}\u{212a}Id\":1}", "taskId"),
+    ] {
+        assert_eq!(ambiguous(text).as_deref(), Some(name), "{text}");
     }
 }

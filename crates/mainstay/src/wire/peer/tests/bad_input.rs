@@ -252,6 +252,18 @@ async fn of_more_errors_without_an_id_than_notifications_one_fails_the_only_requ
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_error_without_an_id_after_an_answer_to_the_server_is_taken_for_its_own() {
+    let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}"#;
+    let (peer, mut remote, _log) = connect();
+    let (answer, ()) = tokio::join!(peer.request("slow", None, within(10)), async {
+        assert!(peer.respond(&raw(r#""question""#), Ok(raw("{}"))));
+        remote.write(error).await;
+        remote.answer(1, "{}").await;
+    });
+    assert!(answer.is_ok(), "{answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_shows_nothing_new_as_read_excuses_no_further_error_without_an_id() {
     let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"m"}}"#;
     let until = Instant::now() + Duration::from_secs(10);
