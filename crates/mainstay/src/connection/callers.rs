@@ -364,6 +364,30 @@ mod tests {
     }
 
     #[test]
+    fn a_question_to_a_client_holds_all_calls_of_that_client_and_no_other() {
+        let callers = InFlight::default();
+        let of = |client| -> Arc<dyn ClientHandler> { Arc::new(IdleHandler(client)) };
+        let handlers = [of(Some(7)), of(Some(7)), of(Some(9)), of(None), of(None)];
+        let calls = handlers
+            .each_ref()
+            .map(|handler| enter(&callers, Some(handler.clone())));
+        for (asked, held) in [(0, &[0, 1][..]), (1, &[0, 1]), (2, &[2]), (3, &[3])] {
+            let holds = callers.holds_of(&handlers[asked]);
+            let expected = held.iter().map(|at| calls[*at].hold());
+            assert!(
+                holds.len() == held.len()
+                    && holds
+                        .iter()
+                        .zip(expected)
+                        .all(|(hold, call)| Arc::ptr_eq(hold, &call))
+            );
+        }
+        // A client may be asked by a handler that is in no call.
+        assert_eq!(callers.holds_of(&of(Some(7))).len(), 2);
+        assert_eq!(callers.holds_of(&of(None)).len(), 0);
+    }
+
+    #[test]
     fn what_comes_after_a_call_was_given_up_is_its_caller_s_or_nobody_s() {
         let callers = InFlight::default();
         let (one, other) = (handler(), handler());
