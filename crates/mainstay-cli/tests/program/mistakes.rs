@@ -158,19 +158,35 @@ fn a_bad_answer_to_initialize_is_said_in_the_words_of_the_protocol() {
         .says("the answer to initialize is not valid: it has no `protocolVersion`");
 }
 
-#[test]
-fn a_web_page_is_not_taken_for_a_server_that_fails() {
+/// The address of something that answers every connection with these bytes.
+fn answering(answer: impl AsRef<[u8]> + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", listener.local_addr().expect("an address"));
     thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
             let _ = stream.read(&mut [0; 4096]);
-            let page = "<!DOCTYPE HTML>\n<html><title>Error</title></html>";
-            let head = "HTTP/1.1 501 Unsupported method\r\nContent-Type: text/html\r\nConnection: close";
-            let _ = write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{page}", page.len());
+            let _ = stream.write_all(answer.as_ref());
         }
     });
+    url
+}
+
+#[test]
+fn a_server_that_speaks_tls_is_suspected_where_plain_http_gets_no_answer_of_http() {
+    // How a server of TLS answers what is no handshake.
+    let url = answering(b"\x15\x03\x01\x00\x02\x02\x46");
+    Sandbox::new()
+        .run(&["check", "--url", &url])
+        .exits(1)
+        .prints("if it speaks TLS, write https://");
+}
+
+#[test]
+fn a_web_page_is_not_taken_for_a_server_that_fails() {
+    let page = "<!DOCTYPE HTML>\n<html><title>Error</title></html>";
+    let head = "HTTP/1.1 501 Unsupported method\r\nContent-Type: text/html\r\nConnection: close";
+    let url = answering(format!("{head}\r\nContent-Length: {}\r\n\r\n{page}", page.len()));
     Sandbox::new()
         .run(&["check", "--url", &url])
         .exits(1)

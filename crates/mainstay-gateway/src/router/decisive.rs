@@ -36,7 +36,8 @@ pub(super) fn check(method: &str, params: &Params) -> Result<(), RpcError> {
 /// The names of the parameters by which the gateway decides about a request of this method.
 fn decisive(method: &str) -> &'static [&'static str] {
     match method {
-        "tools/call" | "prompts/get" => &["_meta", "name"],
+        "tools/call" => &["_meta", "name", "task"],
+        "prompts/get" => &["_meta", "name"],
         "resources/read" | "resources/subscribe" | "resources/unsubscribe" => &["_meta", "uri"],
         "completion/complete" => &["_meta", "ref"],
         task if task.starts_with("tasks/") => &["_meta", "taskId"],

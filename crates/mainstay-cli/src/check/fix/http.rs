@@ -24,7 +24,7 @@ pub(super) fn login(target: &HttpTarget) -> &'static str {
 /// The next step for one that cannot be reached, or answers badly.
 pub(super) fn advice(target: &HttpTarget, failure: &Failure) -> String {
     let Some(http) = &failure.http else {
-        return IS_IT_THERE.to_owned();
+        return no_answer(target).to_owned();
     };
     let advice = match &**http {
         HttpFailure::ConnectFailed { kind, message } => match kind {
@@ -75,10 +75,19 @@ pub(super) fn advice(target: &HttpTarget, failure: &Failure) -> String {
         HttpFailure::Compressed { .. } => {
             "look for it in the settings of the server, or of the proxy before it"
         }
+        HttpFailure::Broken { .. } | HttpFailure::Malformed { .. } => no_answer(target),
         HttpFailure::NoCredential { .. } => "see to the provider of its credential",
         _ => IS_IT_THERE,
     };
     advice.to_owned()
+}
+
+/// The next step for one that takes connections and gives no answer of HTTP.
+fn no_answer(target: &HttpTarget) -> &'static str {
+    match target.url().value().starts_with("http:") {
+        true => "is this the address of an MCP server? if it speaks TLS, write https://",
+        false => IS_IT_THERE,
+    }
 }
 
 /// Whether this is the beginning of a page for people.
