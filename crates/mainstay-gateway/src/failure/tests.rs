@@ -150,6 +150,24 @@ async fn the_failure_of_a_server_that_is_not_connected_says_its_state_and_what_t
     );
 }
 
+#[tokio::test]
+async fn a_call_that_is_cut_because_its_server_wants_a_login_promises_no_restart() {
+    let mut failure = (*not_connected().await.last_error.unwrap()).clone();
+    "the server asks for a login".clone_into(&mut failure.message);
+    failure.challenge = Some(Challenge::default());
+    let kind = CallErrorKind::Lost {
+        reason: String::new(),
+        failure: Some(failure.into()),
+    };
+    let error = CallError::new(Arc::from("files"), Some(Generation(7)), Outcome::Unknown, kind);
+    let said = words(&error, &Advice::default());
+    assert!(
+        said.contains("was lost (the server asks for a login). The call may have run: check its effects. "),
+        "{said}"
+    );
+    assert!(!said.contains("restarted"), "{said}");
+}
+
 #[test]
 fn the_failure_of_a_call_says_whether_it_may_have_run() {
     let failed = |outcome, kind| CallError::new(Arc::from("files"), Some(Generation(7)), outcome, kind);
