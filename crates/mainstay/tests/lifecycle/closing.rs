@@ -228,16 +228,19 @@ async fn what_has_no_time_at_all_is_killed_before_the_close_returns() {
         !ledger.pids().into_iter().any(is_alive),
         "nothing is left when it returns"
     );
-    let overdue: Vec<_> = report
-        .killed()
-        .filter(|server| server.overdue)
-        .map(|server| &server.server)
-        .collect();
+    let names: Vec<_> = report.servers.iter().map(|server| &server.server).collect();
     assert_eq!(
-        overdue,
+        names,
         ["good", "one", "removed"],
         "the close waits for a server that was removed before, too"
     );
+    // Whether a server is dead just before or just after the deadline is up to the system; `good` may even end by itself.
+    let killed: Vec<_> = report
+        .killed()
+        .map(|server| &server.server)
+        .filter(|name| *name != "good")
+        .collect();
+    assert_eq!(killed, ["one", "removed"], "{report:?}");
 }
 
 #[tokio::test]
