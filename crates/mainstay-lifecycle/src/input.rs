@@ -44,6 +44,9 @@ pub enum Input {
     ListChanged(Generation),
     /// The connection ended: the process exited, the stream closed, the peer reset it.
     Lost(Generation),
+    /// The server takes nothing new on this connection: it no longer knows the session, or its port is closed. Running
+    /// calls may still be answered. Only for a server that is no process: the next connection is dialled beside it.
+    Retired(Generation),
     /// A call was answered, which proves the connection.
     CallAnswered(Generation),
     /// A call failed in transport, timed out, or was throttled.

@@ -167,6 +167,15 @@ impl MachineStep<'_> {
         self.machine.draining = self.start_close(CloseMode::Drain);
     }
 
+    /// The same, if the connection is live. No caller uses one that is not, so that one is cut.
+    fn detach_with_calls(&mut self) {
+        if self.machine.state.is_connected() {
+            self.detach_beside_next();
+        } else {
+            self.detach(CloseMode::Cut);
+        }
+    }
+
     fn start_close(&mut self, mode: CloseMode) -> Option<Closing> {
         let generation = self.machine.state.generation()?;
         self.machine.owes_work = false;
@@ -233,7 +242,29 @@ impl MachineStep<'_> {
         if recovery == Recovery::RetryLack {
             return self.lose_by_lack(generation, cause);
         }
-        self.detach(CloseMode::Cut);
+        match recovery {
+            // The server answers, and refuses what is new. It is no process: those ask for no login.
+            Recovery::Login => self.detach_with_calls(),
+            Recovery::Retry
+            | Recovery::RetryOtherEra
+            | Recovery::RetryAfter(_)
+            | Recovery::RetryWhenReachable
+            | Recovery::RetryLack
+            | Recovery::GiveUp => self.detach(CloseMode::Cut),
+        }
+        self.recover(generation, cause, recovery);
+    }
+
+    /// Gives the current connection up, which accepts nothing new. Its running calls may finish.
+    pub(crate) fn retire(&mut self) {
+        if let Some(generation) = self.machine.state.generation() {
+            self.detach_with_calls();
+            self.recover(generation, Cause::Lost, Recovery::Retry);
+        }
+    }
+
+    /// What follows a loss.
+    fn recover(&mut self, generation: Generation, cause: Cause, recovery: Recovery) {
         match (recovery, &self.machine.state) {
             // The server refused the old credential; the next dial uses the new one.
             (

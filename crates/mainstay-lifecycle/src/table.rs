@@ -138,6 +138,7 @@ impl MachineStep<'_> {
             ) => {}
 
             (_, Input::Lost(_)) => self.lose(Cause::Lost, Recovery::Retry),
+            (_, Input::Retired(_)) => self.retire(),
             (_, Input::Closed(generation)) => self.closed(generation),
             // The budget stays as it is: the dial takes its token, and a failure counts.
             (_, Input::Reachable(_)) => self.enter(self.next_attempt(self.now), Cause::Reachable),
@@ -164,6 +165,7 @@ impl MachineStep<'_> {
             | Input::ListFailed(generation, _)
             | Input::ListChanged(generation)
             | Input::Lost(generation)
+            | Input::Retired(generation)
             | Input::CallAnswered(generation)
             | Input::CallFailed(generation, _)
             | Input::ProbeNow(generation)

@@ -1,5 +1,7 @@
 //! The invariants of the machine: what holds for every step, in whatever state and for whatever input.
 
+use std::time::Duration;
+
 use crate::effect::{Effect, Transition};
 use crate::explore::simulation::Simulation;
 use crate::explore::trace::{ConnectionStage, Current, Expectation, ExpectedEnd};
@@ -197,6 +199,11 @@ pub(super) fn losses_are_judged(
         return Ok(());
     }
     let pause = match state {
+        // Beside a connection that drains the dial waits for nothing but a token.
+        State::Connecting {
+            attempt: Attempt::Queued(..) | Attempt::Pausing(_, Pause::Token),
+            ..
+        } if expected.beside => Some((Duration::ZERO, Pause::None)),
         State::Connecting {
             attempt: Attempt::Pausing(at, pause),
             ..

@@ -310,7 +310,7 @@ fn commands(beside: bool) -> impl Iterator<Item = Input> {
 }
 
 /// Every report but `Closed` and `Reachable`, plausible or not.
-fn reports(generation: Generation) -> [Input; 25] {
+fn reports(generation: Generation) -> [Input; 26] {
     [
         Input::Begun(generation),
         Input::Opened(generation),
@@ -330,6 +330,7 @@ fn reports(generation: Generation) -> [Input; 25] {
         Input::ListFailed(generation, Recovery::Login),
         Input::ListChanged(generation),
         Input::Lost(generation),
+        Input::Retired(generation),
         Input::CallAnswered(generation),
         Input::CallFailed(generation, Recovery::Retry),
         Input::CallFailed(generation, Recovery::RetryAfter(RETRY_AFTER)),

@@ -68,7 +68,7 @@ pub(super) struct Expectation {
     may_probe: bool,
     must_probe: bool,
     /// A connection that ends may drain beside the next one.
-    beside: bool,
+    pub(super) beside: bool,
     hold_until: Option<Moment>,
 }
 
@@ -181,12 +181,17 @@ impl Trace {
             | Input::ListFailed(..)
             | Input::ListChanged(_)
             | Input::Lost(_)
+            | Input::Retired(_)
             | Input::CallFailed(..)
             | Input::ProbeNow(_)
             | Input::ProbeAnswered(_)
             | Input::Timer(_) => {
                 if let Some(current) = &mut self.current {
-                    let expected = current.note_input(input, now, policy);
+                    let is_listed = current.is_listed();
+                    let mut expected = current.note_input(input, now, policy);
+                    let calls_finish = matches!(input, Input::Retired(_))
+                        || expected.end == Some(ExpectedEnd::Loss(Recovery::Login));
+                    expected.beside = is_listed && calls_finish;
                     self.count_loss(expected, now, policy);
                     return expected;
                 }
@@ -328,6 +333,7 @@ impl Trace {
         let is_right = match expected.end {
             Some(ExpectedEnd::Command(required)) => mode == required,
             // If a loss and an idle stop are due in the same step, either may come first.
+            Some(ExpectedEnd::Loss(_)) if expected.beside => mode == CloseMode::Drain,
             Some(ExpectedEnd::Loss(_)) => mode == CloseMode::Cut || expected.may_stop,
             None if expected.may_stop => mode == CloseMode::Drain,
             None => return Err(Violation::WrongClose),
@@ -399,7 +405,9 @@ impl Current {
             Input::OpenFailed(_, recovery) if !self.is_open() => {
                 return Expectation::end(ExpectedEnd::Loss(recovery));
             }
-            Input::Lost(_) => return Expectation::end(ExpectedEnd::Loss(Recovery::Retry)),
+            Input::Lost(_) | Input::Retired(_) => {
+                return Expectation::end(ExpectedEnd::Loss(Recovery::Retry));
+            }
             Input::Listed(_, listing) if self.listing_by.take().is_some() => {
                 self.list_failures = 0;
                 self.owes_listing |= listing == Listing::Unconfirmed;

@@ -42,6 +42,58 @@ fn the_first_attempt_after_a_proven_connection_is_immediate() {
 }
 
 #[test]
+fn a_connection_that_takes_nothing_new_finishes_its_calls_beside_the_next() {
+    let mut server = Server::proven(Policy::default());
+    let retired = server.generation();
+    let effects = server.give(Input::Retired(retired));
+    assert_eq!(effects.first(), Some(&Effect::Close(retired, CloseMode::Drain)));
+    assert_eq!(
+        effects.last(),
+        Some(&Effect::Open(server.generation())),
+        "at once"
+    );
+    assert_eq!(server.machine.draining(), Some(retired));
+    assert_eq!(
+        (server.kind(), server.machine.failures()),
+        (StateKind::Reconnecting, 0)
+    );
+
+    let mut unproven = Server::connected(Policy::default());
+    unproven.give(Input::Retired(unproven.generation()));
+    assert_eq!(unproven.machine.failures(), 1, "it counts like every loss");
+    assert!(unproven.pause().is_some_and(|(pause, _)| !pause.is_zero()));
+}
+
+#[test]
+fn a_call_that_needs_a_login_lets_the_others_finish() {
+    let mut server = Server::connected(Policy::default());
+    let refused = server.generation();
+    let effects = server.give(Input::CallFailed(refused, Recovery::Login));
+    assert_eq!(effects.first(), Some(&Effect::Close(refused, CloseMode::Drain)));
+    assert_eq!(
+        *server.machine.state(),
+        State::Disconnected(DisconnectReason::AuthRequired)
+    );
+    let effects = server.give(Input::Login);
+    assert_eq!(
+        effects.last(),
+        Some(&Effect::Open(server.generation())),
+        "the login waits for no call"
+    );
+    assert_eq!(server.machine.draining(), Some(refused));
+}
+
+#[test]
+fn a_connection_that_nobody_uses_yet_is_cut_when_it_takes_nothing_new() {
+    let mut server = Server::enabled(Policy::default());
+    let generation = server.generation();
+    server.give(Input::Opened(generation));
+    let effects = server.give(Input::Retired(generation));
+    assert_eq!(effects.first(), Some(&Effect::Close(generation, CloseMode::Cut)));
+    assert_eq!(server.machine.draining(), None);
+}
+
+#[test]
 fn pauses_grow_with_failures_in_a_row_up_to_the_ceiling() {
     let mut server = Server::enabled(without_bucket());
     let backoff = Backoff::default();

@@ -135,6 +135,8 @@ impl Inbound for BarePending {
         self.lock().remove(&request);
     }
 
+    fn retired(&self, _: End) {}
+
     fn ended(&self, _: End) {
         self.lock().clear();
     }

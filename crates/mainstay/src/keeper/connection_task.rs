@@ -18,6 +18,8 @@ use crate::deadline;
 use crate::event::Failure;
 use crate::process::{Process, Stopped};
 use crate::server::{Slot, noise};
+use crate::transport::End;
+use crate::wire::OutOfService;
 
 /// A process that closes its pipe mostly exits too, and one that exits closes its pipe. The second of the two gets this
 /// long to follow, so that the last answers are read and the exit status is known.
@@ -95,21 +97,30 @@ async fn live(
     process: Option<&Process>,
     closing: &mut oneshot::Receiver<CloseMode>,
 ) -> Result<CloseMode, oneshot::error::RecvError> {
-    let failure = tokio::select! {
+    let report = tokio::select! {
         biased;
         mode = &mut *closing => return mode,
-        failure = lost(slot, connection, process) => failure,
+        report = out_of_service(slot, connection, process) => report,
     };
-    slot.inbox.report(Report::Lost(connection.generation, failure));
+    slot.inbox.report(report);
     closing.await
 }
 
-/// Waits until the connection is dead, and returns the reason. Its pending calls have failed by then.
-async fn lost(slot: &Slot, connection: &Connection, process: Option<&Process>) -> Arc<Failure> {
+/// Waits until the connection is of no use for new calls, and reports why.
+async fn out_of_service(slot: &Slot, connection: &Connection, process: Option<&Process>) -> Report {
+    let generation = connection.generation;
     let Some(process) = process else {
-        let end = connection.peer.closed().await;
-        return Arc::new(Failure::new(slot, Some(connection.generation), end.to_string()));
+        let failure = |end: End| Arc::new(Failure::new(slot, Some(generation), end.to_string()));
+        return match connection.peer.out_of_service().await {
+            OutOfService::Retired(end) => Report::Retired(generation, failure(end)),
+            OutOfService::Ended(end) => Report::Lost(generation, failure(end)),
+        };
     };
+    Report::Lost(generation, lost(slot, connection, process).await)
+}
+
+/// Waits until the connection to a process is dead, and returns the reason. Its pending calls have failed by then.
+async fn lost(slot: &Slot, connection: &Connection, process: &Process) -> Arc<Failure> {
     let exit = tokio::select! {
         end = connection.peer.closed() => match timeout(EXIT_GRACE, process.exited()).await {
             Ok(exit) => exit,

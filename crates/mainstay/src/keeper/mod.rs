@@ -451,7 +451,7 @@ fn what_failed(input: &Input) -> Option<Cause> {
     match input {
         Input::OpenFailed(..) => Some(Cause::OpenFailed),
         Input::ListFailed(..) => Some(Cause::ListingFailed),
-        Input::Lost(_) => Some(Cause::Lost),
+        Input::Lost(_) | Input::Retired(_) => Some(Cause::Lost),
         Input::Enable { .. }
         | Input::Disable
         | Input::Restart

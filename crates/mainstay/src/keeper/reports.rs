@@ -122,11 +122,12 @@ impl Keeper {
             }
             Report::ListChanged(generation) => Input::ListChanged(generation),
             Report::Lost(generation, failure) => {
-                if current == Some(generation) {
-                    self.credit_work(generation);
-                    self.note_failure(failure);
-                }
+                self.note_loss(generation, failure);
                 Input::Lost(generation)
+            }
+            Report::Retired(generation, failure) => {
+                self.note_loss(generation, failure);
+                Input::Retired(generation)
             }
             Report::CallAnswered(generation) => Input::CallAnswered(generation),
             Report::CallFailed(generation, recovery, failure) => {
@@ -184,6 +185,13 @@ impl Keeper {
             None => Failure::new(&self.slot, generation, message),
         };
         self.note_failure(Arc::new(failure));
+    }
+
+    fn note_loss(&mut self, generation: Generation, failure: Arc<Failure>) {
+        if self.machine.state().generation() == Some(generation) {
+            self.credit_work(generation);
+            self.note_failure(failure);
+        }
     }
 
     fn note_failure(&mut self, failure: Arc<Failure>) {

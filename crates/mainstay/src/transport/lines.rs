@@ -7,6 +7,7 @@
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
+mod lane;
 mod split;
 mod write;
 
@@ -21,6 +22,7 @@ use super::receiving::deliver;
 use super::{End, Frame, Inbound, NotQueued, Outbound, Oversized, Purpose, Sending, Transport, Turn};
 use crate::large;
 use crate::lock::Lock;
+use lane::Lane;
 use split::{Piece, Splitter};
 
 /// Frames in order that may wait for the writer: enough to fill a write, few enough that callers feel a remote peer that
@@ -65,7 +67,6 @@ pub struct Lines<R, W> {
     reader: R,
     writer: W,
     limits: Limits,
-    ordered: mpsc::Receiver<Frame>,
     urgent: mpsc::Receiver<Frame>,
     shared: Arc<Shared>,
 }
@@ -73,10 +74,9 @@ pub struct Lines<R, W> {
 impl<R, W> Lines<R, W> {
     /// Lines read from `reader` and written to `writer`.
     pub fn new(reader: R, writer: W, limits: Limits) -> Self {
-        let (ordered_in, ordered) = mpsc::channel(ORDERED_LANE);
         let (urgent_in, urgent) = mpsc::channel(URGENT_LANE);
         let shared = Shared {
-            ordered: ordered_in,
+            ordered: Lane::new(ORDERED_LANE),
             urgent: urgent_in,
             state: Lock::new(LinesState::Ready),
         };
@@ -84,7 +84,6 @@ impl<R, W> Lines<R, W> {
             reader,
             writer,
             limits,
-            ordered,
             urgent,
             shared: Arc::new(shared),
         }
@@ -105,7 +104,6 @@ where
             reader,
             writer,
             limits,
-            ordered,
             urgent,
             shared,
         } = *self;
@@ -121,7 +119,7 @@ where
         };
         drop(state);
         let reading = read(reader, limits, inbound, EndGuard(shared.clone()));
-        let writing = write_all(writer, ordered, urgent, EndGuard(shared.clone()));
+        let writing = write_all(writer, urgent, EndGuard(shared.clone()));
         // Not under the lock: a runtime that shuts down drops the tasks, and with them the guards, before this returns.
         shared.tie([
             tokio::spawn(reading).abort_handle(),
@@ -132,7 +130,7 @@ where
 
 #[derive(Debug)]
 struct Shared {
-    ordered: mpsc::Sender<Frame>,
+    ordered: Lane,
     urgent: mpsc::Sender<Frame>,
     state: Lock<LinesState>,
 }
@@ -166,16 +164,17 @@ impl Shared {
             }
             LinesState::Ready | LinesState::Ended => {}
         }
+        self.ordered.close();
     }
 
     fn has_ended(&self) -> bool {
         matches!(*self.state.lock(), LinesState::Ended)
     }
 
-    fn lane(&self, purpose: Purpose) -> &mpsc::Sender<Frame> {
+    fn is_urgent(purpose: Purpose) -> bool {
         match purpose {
-            Purpose::Request { .. } | Purpose::Notification => &self.ordered,
-            Purpose::Reply | Purpose::Cancel { .. } => &self.urgent,
+            Purpose::Request { .. } | Purpose::Notification => false,
+            Purpose::Reply | Purpose::Cancel { .. } => true,
         }
     }
 }
@@ -183,18 +182,26 @@ impl Shared {
 impl Outbound for Shared {
     fn send(&self, frame: Frame) -> Sending<'_> {
         Box::pin(async move {
-            let lane = self.lane(frame.purpose());
-            lane.send(frame).await.map_err(|_closed| NotQueued::Closed)
+            if Self::is_urgent(frame.purpose()) {
+                let sent = self.urgent.send(frame).await;
+                return sent.map_err(|_closed| NotQueued::Closed);
+            }
+            self.ordered.send(frame).await
         })
     }
 
     fn try_send(&self, frame: Frame) -> Result<(), NotQueued> {
-        self.lane(frame.purpose())
-            .try_send(frame)
-            .map_err(|refused| match refused {
-                mpsc::error::TrySendError::Full(frame) => NotQueued::Full(frame),
-                mpsc::error::TrySendError::Closed(_) => NotQueued::Closed,
-            })
+        if !Self::is_urgent(frame.purpose()) {
+            return self.ordered.try_send(frame);
+        }
+        self.urgent.try_send(frame).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(frame) => NotQueued::Full(frame),
+            mpsc::error::TrySendError::Closed(_) => NotQueued::Closed,
+        })
+    }
+
+    fn withdraw(&self, request: u64) {
+        self.ordered.withdraw(request);
     }
 
     fn close(&self) {
@@ -267,20 +274,10 @@ fn is_whole(rest: &[u8]) -> bool {
     }
 }
 
-async fn write_all<W: AsyncWrite + Unpin>(
-    writer: W,
-    ordered: mpsc::Receiver<Frame>,
-    urgent: mpsc::Receiver<Frame>,
-    guard: EndGuard,
-) {
-    let end = match write::run(writer, ordered, urgent).await {
-        Ok(()) => End::Closed,
-        Err(error) => {
-            tokio::time::sleep(LAST_READ_GRACE).await;
-            error.into()
-        }
-    };
-    guard.0.finish(end);
+async fn write_all<W: AsyncWrite + Unpin>(writer: W, urgent: mpsc::Receiver<Frame>, guard: EndGuard) {
+    let Err(error) = write::run(writer, &guard.0.ordered, urgent).await;
+    tokio::time::sleep(LAST_READ_GRACE).await;
+    guard.0.finish(error.into());
 }
 
 impl std::fmt::Debug for LinesState {

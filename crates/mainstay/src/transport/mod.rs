@@ -85,6 +85,10 @@ pub trait Inbound: Send + Sync + 'static {
     /// One request could not be carried, though the connection lives on.
     fn failed(&self, request: u64, failure: SendFailure);
 
+    /// The server takes no new requests on this connection; those under way may still be answered. The owner closes the
+    /// connection when they are. Only for a transport without a process, because the next connection is opened meanwhile.
+    fn retired(&self, end: End);
+
     /// Nothing more will come or go.
     fn ended(&self, end: End);
 }

@@ -41,6 +41,6 @@ pub(crate) use object::with_meta;
 pub(crate) use options::{IdlePause, RequestOptions};
 pub(crate) use params::MetaEntries;
 pub use params::Params;
-pub(crate) use peer::{Handler, Peer};
+pub(crate) use peer::{Handler, OutOfService, Peer};
 pub(crate) use pending::{MessageOrigin, PendingRequest};
 pub(crate) use progress::PROGRESS;

@@ -67,7 +67,7 @@ impl Peer {
             notification_quota: SendQuota::notifications(),
             progress_quota: SendQuota::progress(),
             recorder,
-            ended: watch::Sender::new(None),
+            service: watch::Sender::new(None),
         });
         let handle = Arc::new(Handle(shared.clone()));
         let receiver = Receiver::new(shared, Arc::downgrade(&handle), handler);
@@ -228,11 +228,22 @@ impl Peer {
     ///
     /// Cancel safety: any number may wait, and dropping the future changes nothing.
     pub(crate) async fn closed(&self) -> End {
-        let mut ended = self.shared().ended.subscribe();
-        match ended.wait_for(Option::is_some).await {
-            Ok(end) => end.clone().unwrap_or(End::Aborted),
-            Err(_) => End::Aborted,
-        }
+        let has_ended = |service: &Option<OutOfService>| matches!(service, Some(OutOfService::Ended(_)));
+        self.until(has_ended).await.into_end()
+    }
+
+    /// Waits until the connection takes no new requests.
+    ///
+    /// Cancel safety: any number may wait, and dropping the future changes nothing.
+    pub(crate) async fn out_of_service(&self) -> OutOfService {
+        self.until(Option::is_some).await
+    }
+
+    async fn until(&self, is_it: impl FnMut(&Option<OutOfService>) -> bool) -> OutOfService {
+        let mut service = self.shared().service.subscribe();
+        let reached = service.wait_for(is_it).await;
+        let reached = reached.ok().and_then(|service| service.clone());
+        reached.unwrap_or(OutOfService::Ended(End::Aborted))
     }
 
     /// The id of the session that the server opened for this connection, where it did.
@@ -272,7 +283,24 @@ pub(super) struct PeerShared {
     notification_quota: SendQuota,
     progress_quota: SendQuota,
     pub(super) recorder: ConnectionRecorder,
-    ended: watch::Sender<Option<End>>,
+    service: watch::Sender<Option<OutOfService>>,
+}
+
+/// Why a connection takes no new requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OutOfService {
+    /// The server refuses them. Those under way may still be answered.
+    Retired(End),
+    /// Nothing more will come or go.
+    Ended(End),
+}
+
+impl OutOfService {
+    fn into_end(self) -> End {
+        match self {
+            Self::Retired(end) | Self::Ended(end) => end,
+        }
+    }
 }
 
 impl PeerShared {
@@ -285,8 +313,19 @@ impl PeerShared {
     /// Fails what waits. Only the first end counts.
     pub(super) fn end(&self, end: End) {
         if self.pending.end(&end) {
-            self.ended.send_replace(Some(end));
+            self.service.send_replace(Some(OutOfService::Ended(end)));
         }
+    }
+
+    /// Notes that the server takes no new requests. Only the first reason counts.
+    pub(super) fn retire(&self, end: End) {
+        self.service.send_if_modified(|service| {
+            let is_first = service.is_none();
+            if is_first {
+                *service = Some(OutOfService::Retired(end));
+            }
+            is_first
+        });
     }
 
     /// Stops carrying a request that was taken out of the table; says whether it was sent. A reason is sent to the remote peer

@@ -326,6 +326,10 @@ impl Inbound for Receiver {
         self.settle(request, Err(RequestError::Send(failure)));
     }
 
+    fn retired(&self, end: End) {
+        self.shared.retire(end);
+    }
+
     fn ended(&self, end: End) {
         self.shared.end(end);
     }

@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::sync::{Notify, watch};
 
 use crate::support::{
-    ERAS, SOON, connected, echo, generation_of, keep, next_event, probing, seen, sent, serve, web_at,
+    ERAS, SOON, call, connected, echo, generation_of, keep, next_event, probing, seen, sent, serve, web_at,
 };
 
 const METADATA: &str = "http://127.0.0.1/.well-known/oauth-protected-resource/mcp";
@@ -101,6 +101,28 @@ async fn a_login_that_is_asked_for_at_any_request_is_waited_for_and_told_of() {
             connected(&server).await;
             assert!(echo(&server).await.is_ok(), "{speaks:?}, {method}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_runs_while_another_one_is_refused_for_its_credential_is_answered() {
+    for speaks in ERAS {
+        let slow = HttpRule::on("tools/call", HttpFault::Delay { ms: 3_000 }).named("append");
+        let refused = HttpRule::on("tools/call", unauthorized()).named("put");
+        let http = HttpScript::new().rule(slow).rule(refused);
+        let remote = serve(Script::new().speaks(speaks), http).await;
+        let (_fleet, server) = keep(web_at(&remote));
+        let first = connected(&server).await;
+        let running = tokio::spawn({
+            let server = server.clone();
+            async move { call(&server, "append", json!({ "key": "once" })).await }
+        });
+        seen(&remote, |traffic| traffic.noted("call append once") == 1).await;
+        let error = call(&server, "put", json!({})).await.expect_err("not let in");
+        assert_eq!(error.outcome(), Outcome::Refused, "{error}");
+        asks_for_login(&server).await;
+        let reply = running.await.unwrap().expect("it was let in before");
+        assert_eq!(reply.generation.0, first, "{speaks:?}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex};
 use tokio::sync::Notify;
 
 use super::*;
@@ -28,6 +28,8 @@ impl Inbound for Received {
     fn oversized(&self, _skipped: Oversized<'_>) {}
 
     fn failed(&self, _request: u64, _failure: SendFailure) {}
+
+    fn retired(&self, _: End) {}
 
     fn ended(&self, end: End) {
         self.ends.lock().unwrap().push(end);
@@ -117,6 +119,52 @@ async fn the_queue_is_bounded_and_hands_back_what_it_cannot_take() {
             .try_send(Frame::new(Bytes::new(), Purpose::Reply))
             .is_ok()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_withdrawn_before_it_is_written_frees_its_bytes_and_its_place() {
+    let (writer, mut remote) = duplex(1);
+    let (outbound, _heard, _remote) = start(writer);
+    outbound.try_send(frame("first")).unwrap();
+    settle().await;
+    let bytes = |id: u64| Bytes::from(format!("request {id}"));
+    let withdrawn = bytes(1);
+    for id in 0..u64::try_from(ORDERED_LANE).unwrap() {
+        let bytes = if id == 1 { withdrawn.clone() } else { bytes(id) };
+        outbound
+            .try_send(Frame::new(bytes, Purpose::Request { id }))
+            .unwrap();
+    }
+    assert!(outbound.try_send(frame("full")).is_err());
+    outbound.withdraw(1);
+    outbound.withdraw(1);
+    assert!(withdrawn.is_unique(), "nothing keeps it");
+    outbound.try_send(frame("last")).unwrap();
+    assert!(outbound.try_send(frame("full")).is_err(), "one place was freed");
+
+    let mut lines = BufReader::new(&mut remote).lines();
+    for expected in ["first", "request 0", "request 2"] {
+        assert_eq!(lines.next_line().await.unwrap().unwrap(), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_transport_frees_what_waits_for_its_writer() {
+    let (writer, _blocked) = duplex(1);
+    let (outbound, _heard, _remote) = start(writer);
+    outbound.try_send(frame("first")).unwrap();
+    settle().await;
+    let waiting = Bytes::from("waits".to_owned());
+    let request = Frame::new(waiting.clone(), Purpose::Request { id: 1 });
+    outbound.try_send(request.clone()).unwrap();
+    drop(request);
+    outbound.close();
+    assert!(waiting.is_unique(), "nothing keeps it");
+    assert!(matches!(outbound.try_send(frame("late")), Err(NotQueued::Closed)));
+    assert!(matches!(
+        outbound.send(frame("late")).await,
+        Err(NotQueued::Closed)
+    ));
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,6 +277,8 @@ impl Inbound for Counted {
 
     fn failed(&self, _request: u64, _failure: SendFailure) {}
 
+    fn retired(&self, _: End) {}
+
     fn ended(&self, _end: End) {}
 }
 
@@ -318,11 +368,13 @@ async fn a_full_lane_leaves_everybody_their_turn_while_it_is_written() {
     for _ in 0..URGENT_LANE {
         urgent_in.try_send(frame("{}")).unwrap();
     }
-    let (_ordered_in, ordered) = mpsc::channel(1);
+    let ordered = Lane::new(1);
     let writer = CountedLines::default();
     let count = writer.0.clone();
     // The runtime's own budget would count what is taken from the lanes, and not what is written.
-    tokio::spawn(tokio::task::unconstrained(write::run(writer, ordered, urgent)));
+    tokio::spawn(tokio::task::unconstrained(async move {
+        write::run(writer, &ordered, urgent).await
+    }));
     let most = most_in_between(count, u32::try_from(URGENT_LANE).unwrap()).await;
     assert!(most <= TURNS_IN_A_ROW * Turn::MESSAGES, "{most} frames at once");
 }
@@ -337,6 +389,8 @@ async fn a_large_message_is_handed_over_in_its_order_on_another_thread() {
         }
         fn oversized(&self, _skipped: Oversized<'_>) {}
         fn failed(&self, _request: u64, _failure: SendFailure) {}
+        fn retired(&self, _: End) {}
+
         fn ended(&self, _end: End) {}
     }
     let large = format!("\"{}\"", "x".repeat(large::INLINE_LIMIT));

@@ -1,10 +1,12 @@
 //! Takes frames from the lanes and writes them, as many at a time as are waiting.
 
+use std::convert::Infallible;
 use std::io;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::Receiver;
 
+use super::lane::Lane;
 use crate::transport::{Frame, Turn};
 
 /// Small frames are gathered up to this many bytes, to go out in one write.
@@ -13,12 +15,12 @@ const GATHERED: usize = 16 * 1024;
 /// A frame of this length or more is written from where it lies.
 const LARGE: usize = 8 * 1024;
 
-/// Writes until writing fails or both lanes are gone.
+/// Writes until writing fails.
 pub(super) async fn run<W: AsyncWrite + Unpin>(
     writer: W,
-    mut ordered: Receiver<Frame>,
+    ordered: &Lane,
     mut urgent: Receiver<Frame>,
-) -> io::Result<()> {
+) -> io::Result<Infallible> {
     let mut sink = Sink {
         writer,
         gathered: Vec::new(),
@@ -28,15 +30,14 @@ pub(super) async fn run<W: AsyncWrite + Unpin>(
         let frame = tokio::select! {
             biased;
             Some(frame) = urgent.recv() => frame,
-            Some(frame) = ordered.recv() => frame,
-            else => return Ok(()),
+            frame = ordered.next() => frame,
         };
         sink.put(&frame).await?;
         turn.count_message();
         turn.count_bytes(frame.bytes().len());
         // One of each in turn: neither lane can starve the other.
         while !turn.is_over() {
-            let waiting = [ordered.try_recv().ok(), urgent.try_recv().ok()];
+            let waiting = [ordered.try_next(), urgent.try_recv().ok()];
             if waiting.iter().all(Option::is_none) {
                 break;
             }

@@ -123,7 +123,7 @@ impl SseStream {
             Err(failure) => {
                 let end = End::NotOpened(Box::new(failure.clone()));
                 self.opening.send_replace(Opening::Failed(failure));
-                self.exchanges.finish_soon(end).await;
+                self.exchanges.finish(end);
             }
         }
     }
@@ -187,7 +187,6 @@ impl SseStream {
 
     /// Posts a message, once it is known where to.
     async fn post(&self, frame: &Frame) -> Result<(), Refusal> {
-        let undecided = self.exchanges.await_response_head();
         let mut opening = self.opening.subscribe();
         let opened = opening
             .wait_for(|opening| !matches!(opening, Opening::UnderWay))
@@ -197,7 +196,6 @@ impl SseStream {
             Ok(Opening::Failed(failure)) => return Err(Refusal::not_sent(failure)),
             Ok(Opening::UnderWay) | Err(_) => return Err(Refusal::not_sent(HttpFailure::Aborted)),
         };
-        drop(undecided);
         let request = self.message(&target, frame).await;
         let mut request = request.map_err(Refusal::not_sent)?;
         if !frame.begin() {

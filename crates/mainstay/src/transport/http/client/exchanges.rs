@@ -9,12 +9,9 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
 
 use super::HttpFailure;
 use super::refusal::Refusal;
@@ -34,10 +31,6 @@ const CANCEL_LIMIT: usize = 1024;
 
 /// Cancellations under way at once. Each takes a connection, and none is urgent: its request has freed its place already.
 const CONCURRENT_CANCEL_LIMIT: usize = 32;
-
-/// How long an ending transport waits for the responses to its other requests: a server that lost a session refuses them all,
-/// and a request that was refused may be made again.
-const RESPONSE_HEAD_GRACE: Duration = Duration::from_millis(100);
 
 /// What is done for a frame, or for the transport itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,10 +56,6 @@ pub(in crate::transport) struct Exchanges {
     cancels: Arc<Semaphore>,
     /// Turns of the cancellations that are under way.
     cancelling: Semaphore,
-    /// Requests whose fate is not known yet, not even that they were accepted.
-    undecided: AtomicUsize,
-    /// Notified when there is none of them.
-    all_decided: Notify,
 }
 
 enum ExchangesState {
@@ -107,8 +96,6 @@ impl Exchanges {
             replies: Arc::new(Semaphore::new(REPLY_LIMIT)),
             cancels: Arc::new(Semaphore::new(CANCEL_LIMIT)),
             cancelling: Semaphore::new(CONCURRENT_CANCEL_LIMIT),
-            undecided: AtomicUsize::new(0),
-            all_decided: Notify::new(),
         }
     }
 
@@ -243,27 +230,6 @@ impl Exchanges {
         }
     }
 
-    /// Counts a request as undecided until the guard is dropped.
-    pub(in crate::transport) fn await_response_head(&self) -> Undecided<'_> {
-        self.undecided.fetch_add(1, Ordering::Relaxed);
-        Undecided(self)
-    }
-
-    /// Ends the transport once every request has its own failure, or soon.
-    pub(in crate::transport) async fn finish_soon(&self, end: End) {
-        let all_decided = async {
-            loop {
-                let decided = self.all_decided.notified();
-                if self.undecided.load(Ordering::Acquire) == 0 {
-                    return;
-                }
-                decided.await;
-            }
-        };
-        let _ = timeout(RESPONSE_HEAD_GRACE, all_decided).await;
-        self.finish(end);
-    }
-
     /// Ends the transport; only the first end counts. `true` when this was it.
     pub(in crate::transport) fn finish(&self, end: End) -> bool {
         let before = std::mem::replace(&mut *self.state.lock(), ExchangesState::Ended);
@@ -338,17 +304,6 @@ impl<C: FrameCarrier> Outbound for Sender<C> {
     fn close(&self) {
         if self.0.exchanges().finish(End::Closed) {
             self.0.delete_session();
-        }
-    }
-}
-
-/// A request whose verdict is awaited.
-pub(in crate::transport) struct Undecided<'a>(&'a Exchanges);
-
-impl Drop for Undecided<'_> {
-    fn drop(&mut self) {
-        if self.0.undecided.fetch_sub(1, Ordering::Release) == 1 {
-            self.0.all_decided.notify_waiters();
         }
     }
 }

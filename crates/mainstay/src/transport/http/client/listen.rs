@@ -56,7 +56,7 @@ pub(super) async fn standing(transport: Arc<StreamableHttp>) {
             Opened::Never(failure) => {
                 tracing::debug!(%failure, "no stream of the server's own");
                 if received_any || !matches!(failure, HttpFailure::SessionLost { .. }) {
-                    transport.end_if_lost(&failure).await;
+                    transport.retire_if_lost(&failure);
                 }
                 return;
             }

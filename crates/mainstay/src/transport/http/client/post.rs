@@ -9,7 +9,6 @@ use tokio::time::{sleep, timeout};
 use super::answer::{Relation, lacks_method, negotiated};
 use super::connection::Response;
 use super::events::{EventsEnd, ResponseEvents};
-use super::exchanges::Undecided;
 use super::listen::{Opened, reopen};
 use super::refusal::{Head, Refusal, read_body, read_error};
 use super::streamable::StreamableHttp;
@@ -36,16 +35,10 @@ pub(super) struct StreamProgress {
     pub(super) broken: bool,
 }
 
-/// Asks, and hands over all that comes until the answer has. Until the server has accepted the request, `undecided` says
-/// that its fate is open.
+/// Asks, and hands over all that comes until the answer has.
 ///
 /// Cancel safety: dropping it closes the stream; the server may go on.
-pub(super) async fn ask<'a>(
-    transport: &'a StreamableHttp,
-    id: u64,
-    frame: &Frame,
-    undecided: &mut Option<Undecided<'a>>,
-) -> Result<(), Refusal> {
+pub(super) async fn ask(transport: &StreamableHttp, id: u64, frame: &Frame) -> Result<(), Refusal> {
     let headers = transport.body_headers(frame.bytes()).await;
     let asked = Asked {
         transport,
@@ -61,13 +54,11 @@ pub(super) async fn ask<'a>(
     if !frame.begin() {
         return Ok(());
     }
-    *undecided = Some(transport.exchanges.await_response_head());
     let limit = transport.endpoint.options.first_byte_timeout;
     let mut response = transport.send(&mut request, limit).await?;
     if !response.status().is_success() {
         return Box::pin(asked.refused(&mut response)).await;
     }
-    *undecided = None;
     Refusal::if_unreadable(&response)?;
     if asked.initializes {
         transport.session.open(response.headers());

@@ -1,8 +1,9 @@
 //! One Streamable HTTP connection: every message a POST of its own.
 //!
 //! HTTP keeps no order between requests, and the protocol needs none but one: nothing is sent before the server has
-//! taken `notifications/initialized`. A lost session, and a server that was met before and now refuses connections, end
-//! the transport; whatever else goes wrong is the failure of the one request.
+//! taken `notifications/initialized`. A lost session, and a server that was met before and now refuses connections, retire
+//! the transport: the requests under way have connections of their own, and may still be answered. Whatever else goes wrong
+//! is the failure of the one request.
 
 use std::io;
 use std::sync::Arc;
@@ -138,13 +139,11 @@ impl StreamableHttp {
         if *self.gate.borrow() {
             let _ = self.gate.subscribe().wait_for(|shut| !shut).await;
         }
-        let mut undecided = None;
-        if let Err(refusal) = post::ask(&self, id, &frame, &mut undecided).await {
+        if let Err(refusal) = post::ask(&self, id, &frame).await {
             let failure = refusal.failure.clone();
             tracing::debug!(id, %failure, outcome = %refusal.outcome, "request failed");
             self.exchanges.fail(id, refusal);
-            drop(undecided);
-            Box::pin(self.end_if_lost(&failure)).await;
+            self.retire_if_lost(&failure);
         }
     }
 
@@ -188,7 +187,7 @@ impl StreamableHttp {
             return Ok(());
         };
         tracing::debug!(failure = %refusal.failure, "message not accepted");
-        self.end_if_lost(&refusal.failure).await;
+        self.retire_if_lost(&refusal.failure);
         Err(())
     }
 
@@ -242,19 +241,21 @@ impl StreamableHttp {
         Refusal::of_status(head, body)
     }
 
-    /// Ends the transport when a failure means more than the request it met.
-    pub(super) async fn end_if_lost(&self, failure: &HttpFailure) {
-        if let HttpFailure::SessionLost { .. } = failure
-            && self.session.lose()
-        {
-            self.exchanges.finish_soon(End::SessionLost).await;
-        }
-        if let HttpFailure::ConnectFailed { kind, message } = failure
-            && *kind == io::ErrorKind::ConnectionRefused
-            && self.has_responded.load(Ordering::Relaxed)
-        {
-            let (kind, message) = (*kind, message.clone());
-            self.exchanges.finish_soon(End::Io { kind, message }).await;
+    /// Retires the transport when a failure means more than the request it met.
+    pub(super) fn retire_if_lost(&self, failure: &HttpFailure) {
+        let end = match failure {
+            HttpFailure::SessionLost { .. } if self.session.lose() => End::SessionLost,
+            HttpFailure::ConnectFailed { kind, message }
+                if *kind == io::ErrorKind::ConnectionRefused
+                    && self.has_responded.load(Ordering::Relaxed) =>
+            {
+                let (kind, message) = (*kind, message.clone());
+                End::Io { kind, message }
+            }
+            _other => return,
+        };
+        if let Some(inbound) = self.exchanges.inbound() {
+            inbound.retired(end);
         }
     }
 }

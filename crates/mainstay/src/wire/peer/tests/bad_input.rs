@@ -502,7 +502,7 @@ async fn a_program_that_is_no_server_is_not_listened_to_for_ever() {
     );
     let inbound = inbound.get().unwrap();
     let mut lines = 0;
-    while peer.0.0.ended.borrow().is_none() {
+    while peer.0.0.service.borrow().is_none() {
         inbound.message(Bytes::from_static(b"y"));
         lines += 1;
         assert!(lines <= 1_000_000);

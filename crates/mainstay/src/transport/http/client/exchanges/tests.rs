@@ -1,6 +1,5 @@
 use bytes::Bytes;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use super::*;
 use crate::transport::Oversized;
@@ -42,6 +41,8 @@ impl Inbound for IgnoresAll {
 
     fn failed(&self, _: u64, _: SendFailure) {}
 
+    fn retired(&self, _: End) {}
+
     fn ended(&self, _: End) {}
 }
 
@@ -70,24 +71,4 @@ async fn a_request_keeps_its_place_until_it_is_done() {
     assert!(matches!(full, Err(NotQueued::Full(_))), "{full:?}");
     slow.arrives.notify_one();
     sender.send(request(ORDERED_LIMIT)).await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_end_waits_for_the_last_verdict_and_no_longer() {
-    let slow = running();
-    let verdicts = [
-        slow.exchanges.await_response_head(),
-        slow.exchanges.await_response_head(),
-    ];
-    let began = Instant::now();
-    let pause = RESPONSE_HEAD_GRACE / 4;
-    let deciding = async {
-        for verdict in verdicts {
-            tokio::time::sleep(pause).await;
-            drop(verdict);
-        }
-    };
-    tokio::join!(slow.exchanges.finish_soon(End::SessionLost), deciding);
-    assert_eq!(began.elapsed(), 2 * pause);
-    assert!(slow.exchanges.inbound().is_none(), "ended");
 }

@@ -241,7 +241,7 @@ async fn a_head_that_does_not_come_fails_the_request_when_a_limit_is_set() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_never_there_fails_requests_and_one_that_was_met_ends_the_transport() {
+async fn a_server_that_was_never_there_fails_requests_and_one_that_was_met_retires_the_transport() {
     let (mut remote, mut owner) = Owner::start(HttpOptions::new()).await;
     let address = remote.address().to_owned();
     remote.stop_listening().await;
@@ -269,14 +269,22 @@ async fn a_server_that_was_never_there_fails_requests_and_one_that_was_met_ends_
         )
         .await;
     owner.message().await;
+    owner.ask(5, "a");
+    let running = remote.next().await;
     remote.stop_listening().await;
     owner.ask(4, "a");
     assert_eq!(owner.failure(4).await.0, Outcome::NotSent);
     assert!(matches!(
-        owner.end().await,
+        owner.retirement().await,
         End::Io {
             kind: std::io::ErrorKind::ConnectionRefused,
             ..
         }
     ));
+    running.json(200, &json(5)).await;
+    assert_eq!(
+        owner.message().await,
+        json(5),
+        "a server that shuts down finishes its work"
+    );
 }

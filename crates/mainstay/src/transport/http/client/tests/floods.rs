@@ -132,6 +132,8 @@ impl Inbound for Counted {
         panic!("{failure}");
     }
 
+    fn retired(&self, _: End) {}
+
     fn ended(&self, _end: End) {}
 }
 

@@ -243,6 +243,7 @@ pub(crate) enum Received {
     Message(Bytes),
     Missed,
     Failed(u64, SendFailure),
+    Retired(End),
     Ended(End),
 }
 
@@ -268,6 +269,10 @@ impl Inbound for Notes {
 
     fn failed(&self, request: u64, failure: SendFailure) {
         let _ = self.0.send(Received::Failed(request, failure));
+    }
+
+    fn retired(&self, end: End) {
+        let _ = self.0.send(Received::Retired(end));
     }
 
     fn ended(&self, end: End) {
@@ -367,6 +372,13 @@ impl Owner {
     pub(crate) async fn end(&mut self) -> End {
         match self.received().await {
             Received::Ended(end) => end,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) async fn retirement(&mut self) -> End {
+        match self.received().await {
+            Received::Retired(end) => end,
             other => panic!("{other:?}"),
         }
     }

@@ -127,7 +127,7 @@ async fn all_requests_that_are_dropped_at_once_free_their_places_and_are_cancell
 }
 
 #[tokio::test]
-async fn a_lost_session_refuses_every_request_under_way_and_ends_the_transport() {
+async fn a_lost_session_retires_the_transport_and_leaves_each_request_under_way_to_its_own_answer() {
     let nameless = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"no session"},"id":null}"#;
     for (status, body) in [(404, ""), (400, nameless), (404, nameless)] {
         let (remote, mut owner) = Owner::start_session().await;
@@ -135,6 +135,8 @@ async fn a_lost_session_refuses_every_request_under_way_and_ends_the_transport()
         let first = remote.next().await;
         owner.ask(3, "b");
         let second = remote.next().await;
+        owner.ask(4, "c");
+        let third = remote.next().await;
         let lost = (Outcome::Refused, HttpFailure::SessionLost { status });
         first.json(status, body).await;
         if status == 400 {
@@ -143,9 +145,13 @@ async fn a_lost_session_refuses_every_request_under_way_and_ends_the_transport()
             ping.json(status, body).await;
         }
         assert_eq!(owner.failure(2).await, lost);
+        assert_eq!(owner.retirement().await, End::SessionLost);
         second.json(status, body).await;
         assert_eq!(owner.failure(3).await, lost, "it was refused, not lost");
-        assert_eq!(owner.end().await, End::SessionLost);
+        third.json(200, &json(4)).await;
+        assert_eq!(owner.message().await, json(4), "it was accepted before");
+        owner.ask(5, "d");
+        assert_eq!(owner.failure(5).await.0, Outcome::NotSent);
         remote.asked_nothing().await;
     }
 }
@@ -230,7 +236,7 @@ async fn what_a_server_does_not_want_to_be_told_is_no_lost_session() {
     owner.send(TOLD.into(), Purpose::Notification);
     remote.next().await.answer(404, "", "").await;
     assert_eq!(
-        owner.end().await,
+        owner.retirement().await,
         End::SessionLost,
         "404 is the protocol's word for it"
     );
@@ -290,7 +296,7 @@ async fn the_stream_of_the_server_is_taken_up_again_from_its_last_event() {
     let standing = remote.next_of("GET").await;
     assert_eq!(standing.header("last-event-id"), Some("e2"));
     standing.answer(404, "", "").await;
-    assert_eq!(owner.end().await, End::SessionLost);
+    assert_eq!(owner.retirement().await, End::SessionLost);
 }
 
 #[tokio::test]
@@ -337,7 +343,7 @@ async fn a_server_that_is_gone_is_noticed_without_any_request() {
     standing.event(": here\n\n").await;
     remote.stop_listening().await;
     drop(standing);
-    let std::io::ErrorKind::ConnectionRefused = refused(owner.end().await) else {
+    let std::io::ErrorKind::ConnectionRefused = refused(owner.retirement().await) else {
         panic!("refused");
     };
 }
@@ -374,7 +380,7 @@ async fn a_404_within_a_session_is_its_loss_even_where_it_names_the_request() {
     remote.next().await.json(404, unknown).await;
     let lost = HttpFailure::SessionLost { status: 404 };
     assert_eq!(owner.failure(2).await, (Outcome::Refused, lost));
-    assert_eq!(owner.end().await, End::SessionLost);
+    assert_eq!(owner.retirement().await, End::SessionLost);
 }
 
 #[tokio::test]

@@ -112,11 +112,14 @@ async fn a_server_killed_in_the_middle_of_a_resumable_answer_fails_the_request_w
         killed.elapsed() < LONG / 3,
         "the server's own pause is not waited for"
     );
-    assert!(matches!(owner.end().await, crate::transport::End::Io { .. }));
+    assert!(matches!(
+        owner.retirement().await,
+        crate::transport::End::Io { .. }
+    ));
 }
 
 #[tokio::test]
-async fn a_resumed_stream_of_a_lost_session_fails_its_request_and_ends_the_transport() {
+async fn a_resumed_stream_of_a_lost_session_fails_its_request_and_retires_the_transport() {
     let (remote, mut owner) = Owner::start_session().await;
     owner.ask(2, "a");
     let mut asked = remote.next().await;
@@ -128,7 +131,7 @@ async fn a_resumed_stream_of_a_lost_session_fails_its_request_and_ends_the_trans
         owner.failure(2).await,
         (Outcome::Unknown, HttpFailure::SessionLost { status: 404 })
     );
-    assert_eq!(owner.end().await, crate::transport::End::SessionLost);
+    assert_eq!(owner.retirement().await, crate::transport::End::SessionLost);
 }
 
 #[tokio::test]
