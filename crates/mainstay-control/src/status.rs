@@ -94,6 +94,7 @@ pub(crate) fn server_status(
         budget: status.budget,
         next_retry_ms: status.next_retry.map(unix_ms),
         calls_held_until_ms: status.calls_held_until.map(unix_ms),
+        silent_since_ms: status.silent_since.map(unix_ms),
         start: status.start.as_ref().map(|start| StartStatus {
             stage: start.stage.as_str().to_owned(),
             since_ms: unix_ms(start.since),

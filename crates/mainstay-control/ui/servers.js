@@ -200,11 +200,14 @@ class Row {
 
 /** Whether the reason of a server's state has a time that counts by the second. */
 function counts(server) {
-  return Boolean(server.start?.program || server.next_retry_ms);
+  return Boolean(server.start?.program || server.next_retry_ms || server.silent_since_ms);
 }
 
 /** Why a server is as it is, and what happens next. */
 export function why(server, now) {
+  if (server.state === "connected" && server.silent_since_ms) {
+    return `silent for ${duration(now - server.silent_since_ms)}, and a ping was not answered`;
+  }
   if (server.state === "connected" || server.state === "disabled") return "";
   const parts = [];
   if (server.start) parts.push(server.start.program ? `${server.start.stage}: ${plain(server.start.program, 40)}, ${duration(now - server.start.since_ms)}` : server.start.stage);

@@ -501,16 +501,13 @@ impl MachineStep<'_> {
 
 /// Probes of a silent connection.
 impl MachineStep<'_> {
-    /// Probes a server that was silent with nothing to do. A server that works on a call is left to the deadline of that
-    /// call: one that does one thing at a time cannot answer a probe meanwhile. A stopped process does not work.
+    /// Probes a server that was silent.
     pub(crate) fn check_silence(&mut self, vitals: Vitals) {
         let (now, machine) = (self.now, &mut *self.machine);
         let (Some(probe), Some(open)) = (&machine.policy.probe, machine.state.open()) else {
             return;
         };
-        if vitals.is_working() {
-            open.silence = SilenceWatch::CheckAt(now + probe.after_silence);
-        } else if now.since(vitals.last_received) < probe.after_silence {
+        if now.since(vitals.last_received) < probe.after_silence {
             open.silence = SilenceWatch::CheckAt(vitals.last_received + probe.after_silence);
         } else {
             self.probe(0);
@@ -538,19 +535,28 @@ impl MachineStep<'_> {
         }
     }
 
+    /// A server that works on a call is left to the deadline of that call: one that does one thing at a time cannot answer
+    /// meanwhile, and gets no second probe. A stopped process does not work.
     pub(crate) fn probe_missed(&mut self, vitals: Vitals) {
-        let machine = &mut *self.machine;
+        let (now, machine) = (self.now, &mut *self.machine);
         let (Some(probe), Some(open)) = (&machine.policy.probe, machine.state.open()) else {
             return;
         };
         let SilenceWatch::Probing { sent, misses, .. } = open.silence else {
             return;
         };
-        let misses = misses.saturating_add(1);
-        if vitals.is_working() || vitals.last_received > sent {
+        let missed = misses.saturating_add(1);
+        if vitals.last_received > sent {
             self.probe_answered();
-        } else if misses < probe.misses.get() {
-            self.probe(misses);
+        } else if vitals.is_working() {
+            // What comes from now on answers the probe, late or not.
+            open.silence = SilenceWatch::Probing {
+                sent: now,
+                by: now + probe.after_silence,
+                misses: 0,
+            };
+        } else if missed < probe.misses.get() {
+            self.probe(missed);
         } else {
             self.lose(Cause::ProbesMissed, Recovery::Retry);
         }

@@ -154,16 +154,20 @@ impl StatusPage<'_> {
         ]
     }
 
-    /// Everything about a server that is not up, and about one that holds calls back. Nothing about one that is well.
+    /// Everything about a server that is not up, that holds calls back, or that does not answer. Nothing about one that is
+    /// well.
     fn details(&self, server: &ServerStatus) -> Text {
         let footing = Footing::of(server);
         let held = server.calls_held_until_ms.filter(|until| *until > self.now_ms);
-        if matches!(footing, Footing::Off) || (footing == Footing::Up && held.is_none()) {
+        let silent = server.silent_since_ms.filter(|_| footing == Footing::Up);
+        let is_well = footing == Footing::Up && held.is_none() && silent.is_none();
+        if footing == Footing::Off || is_well {
             return Text::default();
         }
         let beside = match footing {
             Footing::Down => self.paint.ink(Ink::Red, "is down"),
             Footing::Coming => self.paint.ink(Ink::Yellow, "is not up yet"),
+            Footing::Up if silent.is_some() => self.paint.ink(Ink::Yellow, "does not answer"),
             Footing::Up => self.paint.ink(Ink::Yellow, "asked for a pause"),
             Footing::Off => Text::default(),
         };
@@ -179,7 +183,14 @@ impl StatusPage<'_> {
                 text.push(self.verbatim("login", login.resource_metadata.as_slice()));
             }
         }
-        text.push(self.prose("next", Ink::None, self.next(server, held)));
+        if let Some(since) = silent {
+            let silence = text!(
+                "it has sent nothing for {}, and did not answer a ping",
+                between(self.now_ms, since)
+            );
+            text.push(self.prose("cause", Ink::Yellow, silence));
+        }
+        text.push(self.prose("next", Ink::None, self.next(server, held, silent)));
         if let Some(remedy) = remedy(server, footing) {
             text.push(self.prose("remedy", Ink::None, remedy));
         }
@@ -190,9 +201,19 @@ impl StatusPage<'_> {
     }
 
     /// What happens next without a command.
-    fn next(&self, server: &ServerStatus, held: Option<u64>) -> Text {
+    fn next(&self, server: &ServerStatus, held: Option<u64>, silent: Option<u64>) -> Text {
         if let Some(until) = held {
             return text!("calls go to it again in {}", between(until, self.now_ms));
+        }
+        match (silent, server.calls.in_flight) {
+            (None, _) => {}
+            (Some(_), 0) => return "it is replaced if it does not answer the next ping either".into(),
+            (Some(_), running) => {
+                return text!(
+                    "it may be at work: {} running, until it answers or the time limit of the call is over",
+                    count(running, "call")
+                );
+            }
         }
         if let Some(start) = &server.start {
             let doing = match (start.stage.as_str(), &start.program) {
@@ -277,6 +298,12 @@ impl StatusPage<'_> {
 /// What a person can do.
 fn remedy(server: &ServerStatus, footing: Footing) -> Option<Text> {
     let name = plain(&server.name);
+    if footing == Footing::Up && server.silent_since_ms.is_some() {
+        return Some(text!(
+            "`mainstay restart {}` ends its calls and starts it again",
+            name
+        ));
+    }
     if footing != Footing::Down {
         return server
             .next_retry_ms
@@ -348,7 +375,8 @@ mod tests {
             "name": name, "node": null, "origin": "configured", "target": format!("npx -y {name}"),
             "state": "connected", "up": true, "reason": null, "desired": "enabled",
             "since_ms": NOW - 3 * 3_600_000, "generation": 7, "attempt": 0, "budget": 10,
-            "next_retry_ms": null, "calls_held_until_ms": null, "start": null, "last_failure": null,
+            "next_retry_ms": null, "calls_held_until_ms": null, "silent_since_ms": null, "start": null,
+            "last_failure": null,
             "stderr": [], "era": "legacy", "protocol_version": "2025-11-25", "transport": "stdio",
             "catalog": { "tools": 12, "prompts": 0, "resources": 0, "templates": 0,
                          "listed_ms": NOW - 1000, "stale_since_ms": null },
@@ -477,6 +505,29 @@ web  is not up yet
         let text = shown(&[server("busy", json!({ "calls_held_until_ms": NOW + 30_000 }))]);
         assert!(text.contains("busy  asked for a pause"), "{text}");
         assert!(text.contains("next       calls go to it again in 30 s"), "{text}");
+    }
+
+    #[test]
+    fn a_server_that_is_up_and_does_not_answer_says_so() {
+        let mut silent = server("quiet", json!({ "silent_since_ms": NOW - 45_000 }));
+        let text = shown(&[silent.clone()]);
+        assert!(text.contains("quiet  does not answer"), "{text}");
+        assert!(
+            text.contains("cause      it has sent nothing for 45 s, and did not answer a ping"),
+            "{text}"
+        );
+        assert!(text.contains("next       it is replaced if"), "{text}");
+        silent.calls.in_flight = 2;
+        let text = shown(&[silent]);
+        assert!(
+            text.contains("next       it may be at work: 2 calls running"),
+            "{text}"
+        );
+        assert!(
+            text.contains("remedy     `mainstay restart quiet` ends its calls"),
+            "{text}"
+        );
+        assert!(text.contains("1 of 1 server up"), "{text}");
     }
 
     #[test]

@@ -43,6 +43,9 @@ pub struct ServerStatus {
     pub next_retry_ms: Option<u64>,
     /// Until when calls fail at once, because the server asked to be left alone.
     pub calls_held_until_ms: Option<u64>,
+    /// Since when the server has sent nothing, if it has not answered a probe since. If calls are running, it may be at work
+    /// on them, and stays connected until their time is up.
+    pub silent_since_ms: Option<u64>,
     /// What it does while it is being started.
     pub start: Option<StartStatus>,
     /// What went wrong last. It stays after a recovery.

@@ -48,7 +48,7 @@ pub(super) enum Violation {
     WrongListing,
     /// A change, a failed listing or an unconfirmed one is not followed by another listing.
     ForgottenListing,
-    /// A probe of a server that works, has just sent something, or is being probed already.
+    /// A probe of a server that has just sent something, or is being probed already.
     WrongProbe,
     /// A request for a probe was not followed by one.
     MissingProbe,

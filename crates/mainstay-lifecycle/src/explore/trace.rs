@@ -478,15 +478,21 @@ impl Current {
             match self.probe {
                 None => {
                     let is_silent = now.since(vitals.last_received) >= probe.after_silence;
-                    expected.may_probe = is_silent && !is_working;
+                    expected.may_probe = is_silent;
                 }
                 Some((sent, by)) if by <= now => {
-                    self.probe = None;
-                    let is_alive = is_working || vitals.last_received > sent;
-                    self.probe_misses = if is_alive { 0 } else { self.probe_misses + 1 };
-                    expected.may_probe = !is_alive;
-                    if self.probe_misses >= probe.misses.get() {
-                        expected.end = Some(ExpectedEnd::Loss(Recovery::Retry));
+                    if vitals.last_received > sent {
+                        self.forget_probe();
+                    } else if is_working {
+                        self.probe = Some((now, now + probe.after_silence));
+                        self.probe_misses = 0;
+                    } else {
+                        self.probe = None;
+                        self.probe_misses += 1;
+                        expected.may_probe = true;
+                        if self.probe_misses >= probe.misses.get() {
+                            expected.end = Some(ExpectedEnd::Loss(Recovery::Retry));
+                        }
                     }
                 }
                 Some(_) => {}

@@ -73,11 +73,43 @@ fn the_next_check_comes_when_the_silence_would_be_too_long() {
 }
 
 #[test]
-fn a_busy_server_is_not_probed() {
+fn a_busy_server_is_probed_once_and_stays_whether_it_answers_or_not() {
+    let mut server = Server::proven(Policy::default());
+    let generation = server.generation();
+    server.activity = Activity::Busy;
+    assert_eq!(server.pass(seconds(15)), [Effect::Probe(generation)]);
+    server.pass(seconds(3_600));
+    assert_eq!(
+        (server.kind(), server.probes()),
+        (StateKind::Connected, 1),
+        "one that is not answered yet is enough"
+    );
+    server.give(Input::ProbeAnswered(generation));
+    assert_eq!(server.pass(seconds(15)), [Effect::Probe(generation)]);
+}
+
+#[test]
+fn a_server_that_is_still_silent_after_its_call_has_missed_the_probe_of_that_time() {
+    let mut server = Server::proven(Policy::default());
+    let generation = server.generation();
+    server.activity = Activity::Busy;
+    server.pass(seconds(600));
+    server.activity = Activity::Silent;
+    assert_eq!(server.pass(seconds(5)), [Effect::Probe(generation)]);
+    assert_eq!(
+        server.pass(seconds(5))[0],
+        Effect::Close(generation, CloseMode::Cut)
+    );
+}
+
+#[test]
+fn a_message_after_the_call_answers_the_probe_of_that_time() {
     let mut server = Server::proven(Policy::default());
     server.activity = Activity::Busy;
-    server.pass(seconds(3_600));
-    assert_eq!((server.kind(), server.probes()), (StateKind::Connected, 0));
+    server.pass(seconds(600));
+    server.activity = Activity::Lively;
+    server.pass(seconds(600));
+    assert_eq!((server.kind(), server.probes()), (StateKind::Connected, 1));
 }
 
 #[test]
@@ -107,14 +139,17 @@ fn a_server_that_is_continued_before_its_last_probe_is_missed_stays() {
 #[test]
 fn a_server_that_became_busy_since_the_probe_has_missed_nothing() {
     let mut server = Server::proven(Policy::default());
-    for _ in 0..5 {
-        server.activity = Activity::Silent;
-        server.pass(seconds(15));
-        server.pass(seconds(5));
-        server.activity = Activity::Busy;
-        assert_eq!(server.pass(seconds(5)), []);
-    }
-    assert_eq!(server.kind(), StateKind::Connected);
+    let generation = server.generation();
+    server.activity = Activity::Silent;
+    assert_eq!(server.pass(seconds(20)), [Effect::Probe(generation); 2]);
+    server.activity = Activity::Busy;
+    assert_eq!(server.pass(seconds(5)), []);
+    server.activity = Activity::Silent;
+    assert_eq!(
+        server.pass(seconds(15)),
+        [Effect::Probe(generation)],
+        "the misses are counted anew"
+    );
 }
 
 #[test]

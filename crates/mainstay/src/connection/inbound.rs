@@ -79,7 +79,7 @@ impl InboundHandler {
 
     /// Has the keeper update the status of restored interests.
     pub(super) fn show_restoring(&self) {
-        self.slot.inbox.restoring();
+        self.slot.inbox.show();
     }
 
     pub(crate) fn generation(&self) -> Generation {

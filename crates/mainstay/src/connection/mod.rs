@@ -57,6 +57,8 @@ pub(crate) struct Connection {
     used: AtomicU64,
     /// Until when calls fail at once, in milliseconds of the clock; zero where the server never asked for it.
     held_until: AtomicU64,
+    /// When a probe was last not answered in time, in milliseconds of the clock; zero where none was.
+    probe_missed: AtomicU64,
     pub(crate) calls: CallRecord,
 }
 
@@ -93,6 +95,7 @@ impl Connection {
             clock,
             used: AtomicU64::new(clock.millis()),
             held_until: AtomicU64::new(0),
+            probe_missed: AtomicU64::new(0),
             calls: CallRecord::default(),
         }
     }
@@ -226,13 +229,21 @@ impl Connection {
         match answer {
             Ok(_) | Err(RequestError::Rpc(_) | RequestError::BadAnswer(_)) => Ok(()),
             Err(RequestError::Send(failure)) if is_sign_of_life(&failure) => Ok(()),
+            Err(error @ RequestError::TimedOut { .. }) => {
+                self.probe_missed.store(self.clock.millis(), Ordering::Relaxed);
+                Err(error)
+            }
             Err(
-                error @ (RequestError::Lost { .. }
-                | RequestError::TimedOut { .. }
-                | RequestError::Cancelled { .. }
-                | RequestError::Send(_)),
+                error @ (RequestError::Lost { .. } | RequestError::Cancelled { .. } | RequestError::Send(_)),
             ) => Err(error),
         }
+    }
+
+    /// Since when the server has sent nothing, where it has not answered a probe since.
+    pub(crate) fn silent_since(&self) -> Option<SystemTime> {
+        let missed = Moment::new(Duration::from_millis(self.probe_missed.load(Ordering::Relaxed)));
+        let last_received = self.peer.stats().last_received?;
+        (missed > self.clock.moment(last_received)).then(|| SystemTime::now() - last_received.elapsed())
     }
 
     /// What can be seen of the connection from outside.

@@ -170,7 +170,7 @@ impl Keeper {
                     Consequence::Nothing
                     | Consequence::SeenByConnection
                     | Consequence::Counts(_)
-                    | Consequence::CountsAndProbes => return None,
+                    | Consequence::CountsAndProbes => return Some(KeeperMessage::Shown),
                 },
             };
             Some(KeeperMessage::Report(report))
@@ -343,6 +343,7 @@ impl Keeper {
             calls_held_until: live
                 .and_then(|connection| connection.held_for())
                 .map(|pause| SystemTime::now() + pause),
+            silent_since: live.and_then(|connection| connection.silent_since()),
             start: self.start_progress().cloned(),
             last_error: self.last_failure.clone(),
             pid: live.and_then(|connection| connection.pid),

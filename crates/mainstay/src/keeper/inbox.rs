@@ -25,8 +25,9 @@ pub(crate) enum KeeperMessage {
     Report(Report),
     /// How far the start of this generation is. Only the status shows it.
     Progress(Generation, StartProgress),
-    /// A connection restores subscriptions and log level. Only the status shows how far it is.
-    Restoring,
+    /// Something changed that only the status shows: how far a connection is with its subscriptions, or a probe that was not
+    /// answered.
+    Shown,
     /// A task ended with a panic.
     Panicked(KeeperTask, Panicked),
     /// The stored catalog, read after the keeper was started.
@@ -124,8 +125,8 @@ impl Inbox {
         self.post(KeeperMessage::Progress(generation, progress));
     }
 
-    pub(crate) fn restoring(&self) {
-        self.post(KeeperMessage::Restoring);
+    pub(crate) fn show(&self) {
+        self.post(KeeperMessage::Shown);
     }
 
     pub(crate) fn command(&self, command: ServerCommand) {

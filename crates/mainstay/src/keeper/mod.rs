@@ -231,7 +231,7 @@ impl Keeper {
             KeeperMessage::Prepared(offers) => {
                 self.last_good.take_prepared(&self.slot, &mut self.tasks, offers);
             }
-            KeeperMessage::Restoring => {}
+            KeeperMessage::Shown => {}
         }
         self.reported_failure = None;
         self.show();

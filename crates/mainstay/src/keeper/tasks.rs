@@ -214,10 +214,8 @@ mod tests {
         tasks.spawn(TaskKind::Listing, None, async { Some(KeeperMessage::Deadline) });
         tasks.abort(TaskKind::Listing);
         tasks.spawn(TaskKind::Probe, None, async { None });
-        tasks.spawn(TaskKind::LoginWatch, None, async {
-            Some(KeeperMessage::Restoring)
-        });
-        assert!(matches!(tasks.next_end().await, KeeperMessage::Restoring));
+        tasks.spawn(TaskKind::LoginWatch, None, async { Some(KeeperMessage::Shown) });
+        assert!(matches!(tasks.next_end().await, KeeperMessage::Shown));
         tasks.spawn(TaskKind::Probe, Some(Generation(7)), async { panic!("asked to") });
         let KeeperMessage::Panicked(task, panicked) = tasks.next_end().await else {
             panic!("another message");
@@ -242,7 +240,7 @@ mod tests {
             tasks.spawn(kind, generation, async { Some(KeeperMessage::Deadline) });
         }
         tasks.spawn(TaskKind::Connection, Some(Generation(7)), async {
-            Some(KeeperMessage::Restoring)
+            Some(KeeperMessage::Shown)
         });
         tasks.abort_connection(Generation(7));
         for _ in kept {

@@ -95,7 +95,9 @@ impl Server {
     /// What can be seen of the server now. Starts nothing.
     pub fn status(&self) -> Status {
         let status = self.0.status.borrow().clone();
+        let current = self.0.current.load_full();
         Status {
+            silent_since: current.and_then(|connection| connection.silent_since()),
             stale_reports: self.0.stale_reports(),
             last_success: self.0.last_success(),
             removed: self.0.inbox.is_closed(),

@@ -72,6 +72,7 @@ impl Slot {
             next_retry: None,
             no_attempt_before: None,
             calls_held_until: None,
+            silent_since: None,
             start: None,
             last_error: None,
             pid: None,

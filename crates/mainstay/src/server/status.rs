@@ -39,6 +39,9 @@ pub struct Status {
     pub(crate) no_attempt_before: Option<Instant>,
     /// Until when calls fail at once, where the server asked to be left alone. A moment that is over holds nothing up.
     pub calls_held_until: Option<SystemTime>,
+    /// Since when the live connection has been silent, where the server has not answered a probe since. If calls are running
+    /// it may be at work on them, and it stays connected until their time is up.
+    pub silent_since: Option<SystemTime>,
     /// What the server does while a connection is being opened: it waits for its turn, installs, starts.
     pub start: Option<StartProgress>,
     /// What went wrong last. It stays after a recovery, so that it can be read later.

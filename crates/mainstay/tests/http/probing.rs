@@ -9,7 +9,7 @@ use mainstay_testkit::{Fault, Occurrence, Rule, Script, Speaks, Step};
 use serde_json::json;
 
 use crate::support::{
-    ERAS, beyond, connected, echo, keep, next_event, probing, seen, sent, serve, web, web_at, well,
+    ERAS, SOON, beyond, connected, echo, keep, next_event, probing, seen, sent, serve, web, web_at, well,
 };
 
 /// The method that a server of this era is probed with.
@@ -79,7 +79,7 @@ async fn a_server_that_refuses_the_probe_is_alive() {
 }
 
 #[tokio::test]
-async fn a_busy_server_is_left_alone() {
+async fn a_busy_server_that_does_not_answer_a_probe_is_shown_as_silent_and_stays() {
     for speaks in ERAS {
         let unresponsive = HttpRule::on(probe_of(speaks), HttpFault::NoHead).occurrence(match speaks {
             Speaks::Legacy => Occurrence::Always,
@@ -89,8 +89,14 @@ async fn a_busy_server_is_left_alone() {
         let (_fleet, server) = keep(web_at(&remote).policy(probing(500, 100, 1)));
         let generation = connected(&server).await;
         let before = sent(&remote, probe_of(speaks));
-        let reply = server.call("sleep_ms", &json!({ "ms": 2000 })).await;
-        assert_eq!(sent(&remote, probe_of(speaks)), before, "not probed meanwhile");
+        let running = tokio::spawn({
+            let server = server.clone();
+            async move { server.call("sleep_ms", &json!({ "ms": 3000 })).await }
+        });
+        let silent = server.wait_until(SOON, |status| status.silent_since.is_some());
+        silent.await.expect("a probe is not answered");
+        assert!(sent(&remote, probe_of(speaks)) > before);
+        let reply = running.await.expect("no panic");
         assert_eq!(reply.expect("answered").generation.0, generation);
     }
 }

@@ -107,7 +107,7 @@ async fn a_process_of_one_thread_that_works_on_a_call_is_left_alone() {
     assert_eq!(
         ledger.pids().len(),
         1,
-        "it answered no probe meanwhile, and was not asked for one"
+        "it answered no probe meanwhile, and was not replaced for it"
     );
 }
 
@@ -142,21 +142,47 @@ async fn a_silent_connection_is_asked_as_often_as_the_policy_says_and_no_more() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_is_not_probed() {
+async fn a_busy_server_that_does_not_answer_a_probe_is_shown_as_silent_and_stays() {
     let memory = InMemory::playing(Script::new().on(Step::Ping, Fault::NoAnswer));
     let policy = probing(Duration::from_secs(15), Duration::from_secs(5), 1);
     let (_fleet, server) = keep(memory.config("busy").policy(policy));
     let generation = connected(&server).await;
-    let options = CallOptions::default().idle_timeout(Duration::from_secs(3600));
-    let ten_minutes = json!({ "ms": 600_000 });
-    let reply = server
-        .call("sleep_ms", &ten_minutes)
-        .options(options)
-        .await
-        .expect("answered");
+    assert_eq!(server.status().silent_since, None);
+    let running = tokio::spawn({
+        let server = server.clone();
+        let options = CallOptions::default().idle_timeout(Duration::from_secs(3600));
+        async move {
+            let ten_minutes = json!({ "ms": 600_000 });
+            server.call("sleep_ms", &ten_minutes).options(options).await
+        }
+    });
+    let silent = server.wait_until(Duration::from_secs(60), |status| status.silent_since.is_some());
+    assert_eq!(silent.await.expect("watchers see it").state, StateKind::Connected);
+    assert!(server.status().silent_since.is_some(), "and so does who looks");
+    let reply = running.await.expect("no panic").expect("answered");
     assert_eq!(reply.generation.0, generation);
-    assert_eq!(memory.last().count("ping"), 0);
+    assert_eq!(memory.last().count("ping"), 1, "one is enough");
     assert_eq!(memory.attempts(), 1);
+    assert_eq!(server.status().silent_since, None, "it was heard again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_that_answers_its_probes_is_not_silent() {
+    let memory = InMemory::playing(Script::new());
+    let policy = probing(Duration::from_secs(15), Duration::from_secs(5), 1);
+    let (_fleet, server) = keep(memory.config("busy").policy(policy));
+    connected(&server).await;
+    let mut status = server.watch();
+    let options = CallOptions::default().idle_timeout(Duration::from_secs(3600));
+    let call = server
+        .call("sleep_ms", &json!({ "ms": 600_000 }))
+        .options(options);
+    tokio::select! {
+        reply = call => drop(reply.expect("answered")),
+        silent = status.wait_for(|status| status.silent_since.is_some()) => panic!("{:?}", silent.is_ok()),
+    }
+    let pings = memory.last().count("ping");
+    assert!((30..=40).contains(&pings), "{pings} in ten minutes");
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ pub(in super::super) fn server(name: &str, fields: Value) -> ServerStatus {
     let mut status = json!({
         "name": name, "node": null, "origin": "configured", "target": format!("{name}-server --stdio"),
         "state": "connected", "up": true, "reason": null, "desired": "enabled", "since_ms": 1_000, "generation": 1,
-        "attempt": 0, "budget": 10, "next_retry_ms": null, "calls_held_until_ms": null, "start": null,
+        "attempt": 0, "budget": 10, "next_retry_ms": null, "calls_held_until_ms": null, "silent_since_ms": null, "start": null,
         "last_failure": null, "stderr": [], "era": "modern", "protocol_version": "2026-07-28", "transport": "stdio",
         "catalog": null, "process": null, "starts": 1, "stale_reports": 0, "sessions": [],
         "calls": {
