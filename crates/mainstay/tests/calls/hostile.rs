@@ -78,20 +78,31 @@ async fn an_unusable_answer_fails_its_own_call_at_once_and_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_answers_nobody_leaves_the_call_to_its_own_time() {
-    for bad in [AnswerFault::WrongId, AnswerFault::Unfinished] {
-        let rule = on_echo(Fault::Answer(bad.clone())).occurrence(Occurrence::Nth(1));
-        let memory = Memory::new(Script::new().rule(rule));
-        let (_fleet, server) = fleet_of(memory.config("s"));
-        connected(&server).await;
-        let lost = call(&server, "echo").await;
-        assert!(
-            matches!(&lost, Err(error) if matches!(error.kind, CallErrorKind::TimedOut { .. })),
-            "{bad:?}: {lost:?}"
-        );
-        if bad != AnswerFault::Unfinished {
-            call(&server, "echo").await.expect("the next one is answered");
-        }
-    }
+    let rule = on_echo(Fault::Answer(AnswerFault::WrongId)).occurrence(Occurrence::Nth(1));
+    let memory = Memory::new(Script::new().rule(rule));
+    let (_fleet, server) = fleet_of(memory.config("s"));
+    connected(&server).await;
+    let lost = call(&server, "echo").await;
+    assert!(
+        matches!(&lost, Err(error) if matches!(error.kind, CallErrorKind::TimedOut { .. })),
+        "{lost:?}"
+    );
+    call(&server, "echo").await.expect("the next one is answered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_whose_line_does_not_end_fails_its_call_when_the_next_message_spoils_it() {
+    let rule = on_echo(Fault::Answer(AnswerFault::Unfinished)).occurrence(Occurrence::Nth(1));
+    let memory = Memory::new(Script::new().rule(rule));
+    let (_fleet, server) = fleet_of(memory.config("s"));
+    connected(&server).await;
+    // The next message is the answer to a probe.
+    let lost = call(&server, "echo").await;
+    assert!(
+        matches!(&lost, Err(error) if matches!(error.kind, CallErrorKind::BadAnswer(_))),
+        "{lost:?}"
+    );
+    call(&server, "echo").await.expect("the next one is answered");
 }
 
 #[tokio::test(start_paused = true)]
