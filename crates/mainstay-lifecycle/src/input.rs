@@ -46,11 +46,11 @@ pub enum Input {
     Lost(Generation),
     /// The server takes nothing new on this connection: it no longer knows the session, or its port is closed. Running
     /// calls may still be answered. Only for a server that is no process: the next connection is dialled beside it.
-    Retired(Generation),
+    Retired(Generation, Recovery),
     /// A call was answered, which proves the connection.
     CallAnswered(Generation),
     /// A call failed in transport, timed out, or was throttled.
-    CallFailed(Generation, Recovery),
+    CallFailed(Generation, Recovery, OlderCalls),
     /// The connection may be dead (for example, a stream of it broke): probe it now.
     ProbeNow(Generation),
     /// The probe was answered. An error is an answer too.
@@ -62,6 +62,16 @@ pub enum Input {
     Reachable(Generation),
     /// A deadline is over. `Vitals` describes the current connection, if there is one.
     Timer(Vitals),
+}
+
+/// Whether calls still run that began before the first of the failed calls in a row. They may show that the server is well,
+/// and that only those calls failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OlderCalls {
+    /// None runs.
+    Done,
+    /// At least one runs.
+    Running,
 }
 
 /// The result of a listing.
@@ -132,7 +142,7 @@ pub struct Vitals {
     pub used: Moment,
     /// Calls are waiting for an answer.
     pub busy: bool,
-    /// The server's process is stopped (as by SIGSTOP), so it can neither work on a call nor answer a probe.
+    /// The server cannot be at work on them: its process is stopped (as by SIGSTOP), or it has not read any of them.
     pub stopped: bool,
 }
 

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::effect::{Cause, CloseMode, Effect, Effects, Transition};
-use crate::input::{Input, Listing, Recovery, Vitals};
+use crate::input::{Input, Listing, OlderCalls, Recovery, Vitals};
 use crate::machine::{Closing, Machine};
 use crate::policy::{Policy, WhenLost, WhenSpent};
 use crate::state::{
@@ -256,10 +256,10 @@ impl MachineStep<'_> {
     }
 
     /// Gives the current connection up, which accepts nothing new. Its running calls may finish.
-    pub(crate) fn retire(&mut self) {
+    pub(crate) fn retire(&mut self, recovery: Recovery) {
         if let Some(generation) = self.machine.state.generation() {
             self.detach_with_calls();
-            self.recover(generation, Cause::Lost, Recovery::Retry);
+            self.recover(generation, Cause::Lost, recovery);
         }
     }
 
@@ -374,14 +374,28 @@ impl MachineStep<'_> {
         self.give_token_back();
     }
 
-    pub(crate) fn call_failed(&mut self, recovery: Recovery) {
-        if let State::Connected(live) = &mut self.machine.state {
-            live.call_failures = live.call_failures.saturating_add(1);
-            let is_over = live.call_failures >= self.machine.policy.call_failures.get();
-            if is_over || !recovery.is_retriable() {
-                self.lose(Cause::CallsFailed, recovery);
-            }
+    /// Too many failures in a row end the connection. If older calls run, a probe decides: one caller's failures are not to
+    /// cost the others their calls.
+    pub(crate) fn call_failed(&mut self, recovery: Recovery, older: OlderCalls) {
+        let policy = &self.machine.policy;
+        let State::Connected(live) = &mut self.machine.state else {
+            return;
+        };
+        let limit = policy.call_failures.get();
+        live.call_failures = live.call_failures.saturating_add(1).min(limit);
+        let is_over = live.call_failures >= limit;
+        let can_ask = policy.probe.is_some() && older == OlderCalls::Running;
+        match (recovery.is_retriable(), is_over) {
+            (true, false) => {}
+            (true, true) if can_ask => self.probe_now(),
+            (true, true) | (false, _) => self.lose(Cause::CallsFailed, recovery),
         }
+    }
+
+    /// Whether so many calls failed that only the answer to a probe keeps the connection.
+    fn is_doubted(&self) -> bool {
+        let limit = self.machine.policy.call_failures.get();
+        matches!(&self.machine.state, State::Connected(live) if live.call_failures >= limit)
     }
 
     pub(crate) fn prove(&mut self) {
@@ -538,6 +552,7 @@ impl MachineStep<'_> {
     /// A server that works on a call is left to the deadline of that call: one that does one thing at a time cannot answer
     /// meanwhile, and gets no second probe. A stopped process does not work.
     pub(crate) fn probe_missed(&mut self, vitals: Vitals) {
+        let is_doubted = self.is_doubted();
         let (now, machine) = (self.now, &mut *self.machine);
         let (Some(probe), Some(open)) = (&machine.policy.probe, machine.state.open()) else {
             return;
@@ -548,7 +563,7 @@ impl MachineStep<'_> {
         let missed = misses.saturating_add(1);
         if vitals.last_received > sent {
             self.probe_answered();
-        } else if vitals.is_working() {
+        } else if vitals.is_working() && !is_doubted {
             // What comes from now on answers the probe, late or not.
             open.silence = SilenceWatch::Probing {
                 sent: now,
@@ -563,7 +578,13 @@ impl MachineStep<'_> {
     }
 
     pub(crate) fn probe_answered(&mut self) {
+        let is_doubted = self.is_doubted();
         let machine = &mut *self.machine;
+        if let State::Connected(live) = &mut machine.state
+            && is_doubted
+        {
+            live.call_failures = 0;
+        }
         if let Some(open) = machine.state.open() {
             open.silence = watch_silence(&machine.policy, self.now);
         }

@@ -125,12 +125,12 @@ impl MachineStep<'_> {
 
             (Connected(_), Input::CallAnswered(_)) => self.call_answered(),
             // A shortage on this machine says nothing about the connection.
-            (Connected(_), Input::CallFailed(_, Recovery::RetryLack)) => {}
-            (Connected(_), Input::CallFailed(generation, Recovery::RetryAfter(pause))) => {
+            (Connected(_), Input::CallFailed(_, Recovery::RetryLack, _)) => {}
+            (Connected(_), Input::CallFailed(generation, Recovery::RetryAfter(pause), _)) => {
                 let until = self.now + self.granted(pause);
                 self.effects.push(Effect::Hold(generation, until));
             }
-            (Connected(_), Input::CallFailed(_, recovery)) => self.call_failed(recovery),
+            (Connected(_), Input::CallFailed(_, recovery, older)) => self.call_failed(recovery, older),
             // Only a connected server takes calls.
             (
                 Disabled | Disabling | Connecting { .. } | Disconnected(_) | PermanentlyFailed,
@@ -138,7 +138,7 @@ impl MachineStep<'_> {
             ) => {}
 
             (_, Input::Lost(_)) => self.lose(Cause::Lost, Recovery::Retry),
-            (_, Input::Retired(_)) => self.retire(),
+            (_, Input::Retired(_, recovery)) => self.retire(recovery),
             (_, Input::Closed(generation)) => self.closed(generation),
             // The budget stays as it is: the dial takes its token, and a failure counts.
             (_, Input::Reachable(_)) => self.enter(self.next_attempt(self.now), Cause::Reachable),
@@ -165,9 +165,9 @@ impl MachineStep<'_> {
             | Input::ListFailed(generation, _)
             | Input::ListChanged(generation)
             | Input::Lost(generation)
-            | Input::Retired(generation)
+            | Input::Retired(generation, _)
             | Input::CallAnswered(generation)
-            | Input::CallFailed(generation, _)
+            | Input::CallFailed(generation, ..)
             | Input::ProbeNow(generation)
             | Input::ProbeAnswered(generation) => {
                 (generation, machine.state.generation() == Some(generation))

@@ -254,7 +254,12 @@ pub(super) fn losses_are_judged(
     ensure(is_right, Violation::WrongRecovery)?;
     let waits = matches!(pause, Some((pause, _)) if !pause.is_zero())
         || matches!(state, State::Disconnected(DisconnectReason::BudgetSpent(..)));
-    let lost = after.trace.closing.as_ref().map(|closing| closing.generation);
+    let closing = if expected.beside {
+        &after.trace.draining
+    } else {
+        &after.trace.closing
+    };
+    let lost = closing.as_ref().map(|closing| closing.generation);
     let unreachable = lost.filter(|_| waits && recovery == Recovery::RetryWhenReachable);
     ensure(
         after.machine.unreachable() == unreachable,

@@ -10,7 +10,7 @@ use crate::effect::{Effect, Transition};
 use crate::explore::invariants::{self, Violation, ensure};
 use crate::explore::search::SearchScope;
 use crate::explore::trace::Trace;
-use crate::input::{Input, Listing, Recovery, Vitals};
+use crate::input::{Input, Listing, OlderCalls, Recovery, Vitals};
 use crate::machine::Machine;
 use crate::policy::Policy;
 use crate::state::{Attempt, DisconnectReason, ListingPhase, OpenConnection, SilenceWatch, State};
@@ -310,7 +310,7 @@ fn commands(beside: bool) -> impl Iterator<Item = Input> {
 }
 
 /// Every report but `Closed` and `Reachable`, plausible or not.
-fn reports(generation: Generation) -> [Input; 26] {
+fn reports(generation: Generation) -> [Input; 28] {
     [
         Input::Begun(generation),
         Input::Opened(generation),
@@ -330,12 +330,14 @@ fn reports(generation: Generation) -> [Input; 26] {
         Input::ListFailed(generation, Recovery::Login),
         Input::ListChanged(generation),
         Input::Lost(generation),
-        Input::Retired(generation),
+        Input::Retired(generation, Recovery::Retry),
+        Input::Retired(generation, Recovery::RetryWhenReachable),
         Input::CallAnswered(generation),
-        Input::CallFailed(generation, Recovery::Retry),
-        Input::CallFailed(generation, Recovery::RetryAfter(RETRY_AFTER)),
-        Input::CallFailed(generation, Recovery::RetryLack),
-        Input::CallFailed(generation, Recovery::Login),
+        Input::CallFailed(generation, Recovery::Retry, OlderCalls::Done),
+        Input::CallFailed(generation, Recovery::Retry, OlderCalls::Running),
+        Input::CallFailed(generation, Recovery::RetryAfter(RETRY_AFTER), OlderCalls::Done),
+        Input::CallFailed(generation, Recovery::RetryLack, OlderCalls::Done),
+        Input::CallFailed(generation, Recovery::Login, OlderCalls::Running),
         Input::ProbeNow(generation),
         Input::ProbeAnswered(generation),
     ]

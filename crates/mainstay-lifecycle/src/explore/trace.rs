@@ -5,7 +5,7 @@
 
 use crate::effect::{CloseMode, Effect};
 use crate::explore::invariants::{Violation, ensure};
-use crate::input::{Input, Listing, Recovery, Vitals};
+use crate::input::{Input, Listing, OlderCalls, Recovery, Vitals};
 use crate::machine::Closing;
 use crate::policy::{Bucket, Policy};
 use crate::state::StateKind;
@@ -181,7 +181,7 @@ impl Trace {
             | Input::ListFailed(..)
             | Input::ListChanged(_)
             | Input::Lost(_)
-            | Input::Retired(_)
+            | Input::Retired(..)
             | Input::CallFailed(..)
             | Input::ProbeNow(_)
             | Input::ProbeAnswered(_)
@@ -189,7 +189,7 @@ impl Trace {
                 if let Some(current) = &mut self.current {
                     let is_listed = current.is_listed();
                     let mut expected = current.note_input(input, now, policy);
-                    let calls_finish = matches!(input, Input::Retired(_))
+                    let calls_finish = matches!(input, Input::Retired(..))
                         || expected.end == Some(ExpectedEnd::Loss(Recovery::Login));
                     expected.beside = is_listed && calls_finish;
                     self.count_loss(expected, now, policy);
@@ -405,9 +405,8 @@ impl Current {
             Input::OpenFailed(_, recovery) if !self.is_open() => {
                 return Expectation::end(ExpectedEnd::Loss(recovery));
             }
-            Input::Lost(_) | Input::Retired(_) => {
-                return Expectation::end(ExpectedEnd::Loss(Recovery::Retry));
-            }
+            Input::Lost(_) => return Expectation::end(ExpectedEnd::Loss(Recovery::Retry)),
+            Input::Retired(_, recovery) => return Expectation::end(ExpectedEnd::Loss(recovery)),
             Input::Listed(_, listing) if self.listing_by.take().is_some() => {
                 self.list_failures = 0;
                 self.owes_listing |= listing == Listing::Unconfirmed;
@@ -420,16 +419,23 @@ impl Current {
             }
             Input::ListFailed(_, recovery) => return self.note_failed_listing(recovery, now, policy),
             Input::ListChanged(_) => self.owes_listing |= self.is_open(),
-            Input::CallFailed(_, Recovery::RetryAfter(pause)) if self.is_listed() => {
+            Input::CallFailed(_, Recovery::RetryAfter(pause), _) if self.is_listed() => {
                 return Expectation {
                     hold_until: Some(now + pause.min(policy.limits.retry_after)),
                     ..Expectation::default()
                 };
             }
-            Input::CallFailed(_, recovery) if self.is_listed() && recovery != Recovery::RetryLack => {
-                self.call_failures += 1;
-                let is_over = self.call_failures >= policy.call_failures.get();
-                return Expectation::end_if(is_over || !recovery.is_retriable(), recovery);
+            Input::CallFailed(_, recovery, older) if self.is_listed() && recovery != Recovery::RetryLack => {
+                self.call_failures = policy.call_failures.get().min(self.call_failures + 1);
+                let is_asked = older == OlderCalls::Running && policy.probe.is_some();
+                if self.is_doubted(policy) && recovery.is_retriable() && is_asked {
+                    return Expectation {
+                        may_probe: self.probe.is_none(),
+                        must_probe: self.probe.is_none(),
+                        ..Expectation::default()
+                    };
+                }
+                return Expectation::end_if(self.is_doubted(policy) || !recovery.is_retriable(), recovery);
             }
             Input::ProbeNow(_) => {
                 let is_due = self.is_open() && policy.probe.is_some() && self.probe.is_none();
@@ -439,7 +445,8 @@ impl Current {
                     ..Expectation::default()
                 };
             }
-            Input::ProbeAnswered(_) | Input::Adjust(_) => self.forget_probe(),
+            Input::ProbeAnswered(_) => self.note_answered_probe(policy),
+            Input::Adjust(_) => self.forget_probe(),
             Input::Login => self.has_new_login = !self.is_listed(),
             Input::Timer(vitals) => return self.note_time(vitals, now, policy),
             _ => {}
@@ -482,8 +489,8 @@ impl Current {
                 }
                 Some((sent, by)) if by <= now => {
                     if vitals.last_received > sent {
-                        self.forget_probe();
-                    } else if is_working {
+                        self.note_answered_probe(policy);
+                    } else if is_working && !self.is_doubted(policy) {
                         self.probe = Some((now, now + probe.after_silence));
                         self.probe_misses = 0;
                     } else {
@@ -507,6 +514,18 @@ impl Current {
             }
         }
         expected
+    }
+
+    /// Whether so many calls failed that only the answer to a probe keeps the connection.
+    fn is_doubted(&self, policy: &Policy) -> bool {
+        self.is_listed() && self.call_failures >= policy.call_failures.get()
+    }
+
+    fn note_answered_probe(&mut self, policy: &Policy) {
+        self.forget_probe();
+        if self.is_doubted(policy) {
+            self.call_failures = 0;
+        }
     }
 
     fn forget_probe(&mut self) {

@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use mainstay_lifecycle::{
-    Backoff, Bucket, Cause, CloseMode, Desired, DisconnectReason, Effect, Input, Pause, Policy, Recovery,
-    State, StateKind, Timer, Transition, Vitals, WhenSpent,
+    Backoff, Bucket, Cause, CloseMode, Desired, DisconnectReason, Effect, Input, OlderCalls, Pause, Policy,
+    Recovery, State, StateKind, Timer, Transition, Vitals, WhenSpent,
 };
 
 use crate::server::{Activity, Server, seconds};
@@ -339,7 +339,7 @@ fn a_login_while_connected_does_not_excuse_a_later_refusal() {
     let mut server = Server::connected(Policy::default());
     server.give(Input::Login);
     let generation = server.generation();
-    server.give(Input::CallFailed(generation, Recovery::Login));
+    server.give(Input::CallFailed(generation, Recovery::Login, OlderCalls::Done));
     assert_eq!(
         *server.machine.state(),
         State::Disconnected(DisconnectReason::AuthRequired)

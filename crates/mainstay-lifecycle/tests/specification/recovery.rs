@@ -4,11 +4,11 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use mainstay_lifecycle::{
-    Backoff, Bucket, CloseMode, DisconnectReason, Effect, Input, Pause, Policy, Recovery, State, StateKind,
-    WhenSpent,
+    Backoff, Bucket, CloseMode, DisconnectReason, Effect, Input, OlderCalls, Pause, Policy, Recovery, State,
+    StateKind, WhenSpent,
 };
 
-use crate::server::{Server, seconds};
+use crate::server::{Activity, Server, seconds};
 
 /// A bucket that never runs empty, for tests of the budget.
 fn without_bucket() -> Policy {
@@ -45,7 +45,7 @@ fn the_first_attempt_after_a_proven_connection_is_immediate() {
 fn a_connection_that_takes_nothing_new_finishes_its_calls_beside_the_next() {
     let mut server = Server::proven(Policy::default());
     let retired = server.generation();
-    let effects = server.give(Input::Retired(retired));
+    let effects = server.give(Input::Retired(retired, Recovery::Retry));
     assert_eq!(effects.first(), Some(&Effect::Close(retired, CloseMode::Drain)));
     assert_eq!(
         effects.last(),
@@ -59,16 +59,26 @@ fn a_connection_that_takes_nothing_new_finishes_its_calls_beside_the_next() {
     );
 
     let mut unproven = Server::connected(Policy::default());
-    unproven.give(Input::Retired(unproven.generation()));
+    unproven.give(Input::Retired(unproven.generation(), Recovery::Retry));
     assert_eq!(unproven.machine.failures(), 1, "it counts like every loss");
     assert!(unproven.pause().is_some_and(|(pause, _)| !pause.is_zero()));
+}
+
+#[test]
+fn a_connection_whose_port_is_closed_is_followed_by_one_as_soon_as_the_port_is_open() {
+    let mut server = Server::connected(Policy::default());
+    let retired = server.generation();
+    server.give(Input::Retired(retired, Recovery::RetryWhenReachable));
+    assert_eq!(server.machine.unreachable(), Some(retired));
+    let effects = server.give(Input::Reachable(retired));
+    assert_eq!(effects.last(), Some(&Effect::Open(server.generation())));
 }
 
 #[test]
 fn a_call_that_needs_a_login_lets_the_others_finish() {
     let mut server = Server::connected(Policy::default());
     let refused = server.generation();
-    let effects = server.give(Input::CallFailed(refused, Recovery::Login));
+    let effects = server.give(Input::CallFailed(refused, Recovery::Login, OlderCalls::Done));
     assert_eq!(effects.first(), Some(&Effect::Close(refused, CloseMode::Drain)));
     assert_eq!(
         *server.machine.state(),
@@ -88,7 +98,7 @@ fn a_connection_that_nobody_uses_yet_is_cut_when_it_takes_nothing_new() {
     let mut server = Server::enabled(Policy::default());
     let generation = server.generation();
     server.give(Input::Opened(generation));
-    let effects = server.give(Input::Retired(generation));
+    let effects = server.give(Input::Retired(generation, Recovery::Retry));
     assert_eq!(effects.first(), Some(&Effect::Close(generation, CloseMode::Cut)));
     assert_eq!(server.machine.draining(), None);
 }
@@ -345,24 +355,66 @@ fn calls_that_fail_in_a_row_end_a_connection() {
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
     for _ in 0..2 {
-        server.give(Input::CallFailed(generation, Recovery::Retry));
+        server.give(Input::CallFailed(generation, Recovery::Retry, OlderCalls::Done));
     }
     server.give(Input::CallAnswered(generation));
     for failures in 1..=2 {
-        server.give(Input::CallFailed(generation, Recovery::Retry));
+        server.give(Input::CallFailed(generation, Recovery::Retry, OlderCalls::Done));
         let State::Connected(live) = server.machine.state() else {
             panic!("{failures} failures ended the connection");
         };
         assert_eq!(live.call_failures(), failures, "the status shows them");
     }
-    server.give(Input::CallFailed(generation, Recovery::Retry));
+    server.give(Input::CallFailed(generation, Recovery::Retry, OlderCalls::Done));
     assert_eq!(server.kind(), StateKind::Reconnecting);
-    let again = server.give(Input::CallFailed(generation, Recovery::Retry));
+    let again = server.give(Input::CallFailed(generation, Recovery::Retry, OlderCalls::Done));
     assert_eq!(
         again,
         [Effect::CountStale(generation)],
         "ten failures cause one reconnect"
     );
+}
+
+#[test]
+fn calls_that_fail_in_a_row_beside_an_older_one_end_a_connection_only_if_the_server_does_not_answer() {
+    let failed_beside = |server: &mut Server| {
+        let generation = server.generation();
+        let failed = Input::CallFailed(generation, Recovery::Retry, OlderCalls::Running);
+        assert_eq!(server.give(failed.clone()), []);
+        assert_eq!(server.give(failed.clone()), []);
+        assert_eq!(server.give(failed), [Effect::Probe(generation)]);
+        generation
+    };
+    let mut alive = Server::proven(Policy::default());
+    let generation = failed_beside(&mut alive);
+    alive.give(Input::ProbeAnswered(generation));
+    assert_eq!(alive.kind(), StateKind::Connected);
+    failed_beside(&mut alive);
+
+    let mut hung = Server::proven(Policy::default());
+    let generation = failed_beside(&mut hung);
+    hung.activity = Activity::Busy;
+    assert_eq!(hung.pass(seconds(5)), [Effect::Probe(generation)]);
+    assert_eq!(
+        hung.pass(seconds(5))[0],
+        Effect::Close(generation, CloseMode::Cut),
+        "although it may be at work on the older call"
+    );
+
+    let unprobed = Policy {
+        probe: None,
+        ..Policy::default()
+    };
+    let mut unprobed = Server::proven(unprobed);
+    let generation = unprobed.generation();
+    for _ in 0..3 {
+        unprobed.give(Input::CallFailed(
+            generation,
+            Recovery::Retry,
+            OlderCalls::Running,
+        ));
+    }
+    assert_eq!(unprobed.kind(), StateKind::Reconnecting);
 }
 
 #[test]
@@ -425,7 +477,7 @@ fn a_slow_probe_with_the_longest_period_does_not_overflow() {
 fn a_call_that_needs_a_login_ends_the_connection_at_once_and_costs_no_budget() {
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
-    server.give(Input::CallFailed(generation, Recovery::Login));
+    server.give(Input::CallFailed(generation, Recovery::Login, OlderCalls::Done));
     assert_eq!(
         *server.machine.state(),
         State::Disconnected(DisconnectReason::AuthRequired)
@@ -437,7 +489,7 @@ fn a_call_that_needs_a_login_ends_the_connection_at_once_and_costs_no_budget() {
 fn a_server_that_throttles_calls_keeps_its_connection_and_its_calls_pause() {
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
-    let throttled = Input::CallFailed(generation, Recovery::RetryAfter(seconds(40)));
+    let throttled = Input::CallFailed(generation, Recovery::RetryAfter(seconds(40)), OlderCalls::Done);
     for _ in 0..10 {
         let effects = server.give(throttled.clone());
         assert_eq!(effects, [Effect::Hold(generation, server.now + seconds(40))]);
@@ -450,7 +502,7 @@ fn no_pause_that_a_server_asks_for_is_longer_than_the_policy_grants() {
     let hour = Recovery::RetryAfter(seconds(3_600));
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
-    let effects = server.give(Input::CallFailed(generation, hour));
+    let effects = server.give(Input::CallFailed(generation, hour, OlderCalls::Done));
     assert_eq!(effects, [Effect::Hold(generation, server.now + seconds(300))]);
 
     server.give(Input::ListChanged(generation));

@@ -258,7 +258,7 @@ impl Connection {
             used: Moment::new(Duration::from_millis(self.used.load(Ordering::Relaxed))),
             busy,
             // Whether anything can come of what it works on. One that has nothing to do is judged by its answers alone.
-            stopped: busy && self.pid.is_some_and(is_stopped),
+            stopped: busy && (!self.peer.has_call_sent() || self.pid.is_some_and(is_stopped)),
         }
     }
 

@@ -16,7 +16,7 @@ use super::tasks::{TaskKind, Tasks};
 use crate::connection::Connection;
 use crate::deadline;
 use crate::event::Failure;
-use crate::process::{Process, Stopped};
+use crate::process::{Process, ProcessExit, Stopped};
 use crate::server::{Slot, noise};
 use crate::transport::End;
 use crate::wire::OutOfService;
@@ -112,7 +112,9 @@ async fn out_of_service(slot: &Slot, connection: &Connection, process: Option<&P
     let Some(process) = process else {
         let failure = |end: End| Arc::new(Failure::new(slot, Some(generation), end.to_string()));
         return match connection.peer.out_of_service().await {
-            OutOfService::Retired(end) => Report::Retired(generation, failure(end)),
+            OutOfService::Retired(end) => {
+                Report::Retired(generation, recovery::of_retirement(&end), failure(end))
+            }
             OutOfService::Ended(end) => Report::Lost(generation, failure(end)),
         };
     };
@@ -122,10 +124,11 @@ async fn out_of_service(slot: &Slot, connection: &Connection, process: Option<&P
 /// Waits until the connection to a process is dead, and returns the reason. Its pending calls have failed by then.
 async fn lost(slot: &Slot, connection: &Connection, process: &Process) -> Arc<Failure> {
     let exit = tokio::select! {
-        end = connection.peer.closed() => match timeout(EXIT_GRACE, process.exited()).await {
-            Ok(exit) => exit,
+        biased;
+        end = connection.peer.closed() => match exit_that_explains(&end, process).await {
+            Some(exit) => exit,
             // Without its pipe, the process is of no use.
-            Err(_) => return Arc::new(Failure::new(slot, Some(connection.generation), end.to_string())),
+            None => return Arc::new(Failure::new(slot, Some(connection.generation), end.to_string())),
         },
         exit = process.exited() => {
             let _ = timeout(EXIT_GRACE, connection.peer.closed()).await;
@@ -136,6 +139,20 @@ async fn lost(slot: &Slot, connection: &Connection, process: &Process) -> Arc<Fa
     let _ = timeout(EXIT_GRACE, process.drain_stderr()).await;
     let message = format!("the server's process ended: {exit}");
     Arc::new(Failure::new(slot, Some(connection.generation), message).with_exit(Some(exit)))
+}
+
+/// The exit of a process, if its connection ended because of it. A process whose connection was ended from this side exits
+/// because of that.
+async fn exit_that_explains(end: &End, process: &Process) -> Option<ProcessExit> {
+    match end {
+        End::EndOfStream | End::Io { .. } => timeout(EXIT_GRACE, process.exited()).await.ok(),
+        End::SessionLost
+        | End::NotOpened(_)
+        | End::Closed
+        | End::Oversized
+        | End::TooMuchGarbage
+        | End::Aborted => None,
+    }
 }
 
 async fn failed_to_open(dial: &Dial, error: &DialError, process: Option<&Process>) -> Arc<Failure> {

@@ -177,7 +177,7 @@ impl Keeper {
         });
     }
 
-    fn connection_of(&self, generation: Generation) -> Option<Arc<Connection>> {
+    pub(super) fn connection_of(&self, generation: Generation) -> Option<Arc<Connection>> {
         self.connection
             .clone()
             .filter(|connection| connection.generation == generation)

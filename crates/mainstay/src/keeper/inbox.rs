@@ -92,8 +92,8 @@ pub(crate) enum Report {
     ListFailed(Generation, ListError),
     ListChanged(Generation),
     Lost(Generation, Arc<Failure>),
-    /// It takes nothing new, but its running calls may still be answered.
-    Retired(Generation, Arc<Failure>),
+    /// It takes nothing new, but its running calls may still be answered; what would resolve it.
+    Retired(Generation, Recovery, Arc<Failure>),
     CallAnswered(Generation),
     /// A call failed; what would resolve it, and what went wrong.
     CallFailed(Generation, Recovery, Arc<Failure>),
@@ -157,7 +157,7 @@ impl std::fmt::Debug for Report {
             Self::ListFailed(generation, _) => ("list_failed", *generation),
             Self::ListChanged(generation) => ("list_changed", *generation),
             Self::Lost(generation, _) => ("lost", *generation),
-            Self::Retired(generation, _) => ("retired", *generation),
+            Self::Retired(generation, ..) => ("retired", *generation),
             Self::CallAnswered(generation) => ("call_answered", *generation),
             Self::CallFailed(generation, ..) => ("call_failed", *generation),
             Self::ProbeNow(generation) => ("probe_now", *generation),

@@ -85,6 +85,8 @@ pub(crate) struct Keeper {
     /// The generation whose address a task watches.
     watched_unreachable: Option<Generation>,
     unreachable_since: Option<Instant>,
+    /// When the first of the calls in a row failed that count against the connection.
+    failing_since: Instant,
     last_failure: Option<Arc<Failure>>,
     /// The failure in the report that is being handled.
     reported_failure: Option<Arc<Failure>>,
@@ -138,6 +140,7 @@ impl Keeper {
             dialect: config.expected_era().map(Dialect::from),
             watched_unreachable: None,
             unreachable_since: None,
+            failing_since: Instant::now(),
             last_failure: None,
             reported_failure: None,
             ended: None,
@@ -451,7 +454,7 @@ fn what_failed(input: &Input) -> Option<Cause> {
     match input {
         Input::OpenFailed(..) => Some(Cause::OpenFailed),
         Input::ListFailed(..) => Some(Cause::ListingFailed),
-        Input::Lost(_) | Input::Retired(_) => Some(Cause::Lost),
+        Input::Lost(_) | Input::Retired(..) => Some(Cause::Lost),
         Input::Enable { .. }
         | Input::Disable
         | Input::Restart

@@ -60,6 +60,21 @@ pub(crate) fn of_listing(error: &ListError) -> Recovery {
     }
 }
 
+/// What can resolve the end of a connection that takes nothing new.
+pub(crate) fn of_retirement(end: &End) -> Recovery {
+    match end {
+        End::Io { kind, .. } if is_absence(*kind) => Recovery::RetryWhenReachable,
+        End::Io { .. }
+        | End::SessionLost
+        | End::EndOfStream
+        | End::NotOpened(_)
+        | End::Closed
+        | End::Oversized
+        | End::TooMuchGarbage
+        | End::Aborted => Recovery::Retry,
+    }
+}
+
 /// What a call's failure means for its connection. A client that may not make one call may still make others.
 pub(crate) fn of_call(error: &RequestError) -> Consequence {
     match error {
@@ -124,13 +139,11 @@ fn of_opening(error: &RequestError) -> Recovery {
 
 /// Whether the server's port is closed, or its socket is not there.
 fn is_unreachable(error: &RequestError) -> bool {
-    matches!(
-        http(error),
-        Some(HttpFailure::ConnectFailed {
-            kind: io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound,
-            ..
-        })
-    )
+    matches!(http(error), Some(HttpFailure::ConnectFailed { kind, .. }) if is_absence(*kind))
+}
+
+fn is_absence(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 
 fn of_http(failure: &HttpFailure) -> Consequence {

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use mainstay_lifecycle::{Generation, Input, Listing, Recovery};
+use mainstay_lifecycle::{Generation, Input, Listing, OlderCalls, Recovery, State};
+use tokio::time::Instant;
 
 use super::dial::{DialError, DialectHint};
 use super::tasks::{KeeperTask, Panicked, TaskKind};
@@ -125,9 +126,9 @@ impl Keeper {
                 self.note_loss(generation, failure);
                 Input::Lost(generation)
             }
-            Report::Retired(generation, failure) => {
+            Report::Retired(generation, recovery, failure) => {
                 self.note_loss(generation, failure);
-                Input::Retired(generation)
+                Input::Retired(generation, recovery)
             }
             Report::CallAnswered(generation) => Input::CallAnswered(generation),
             Report::CallFailed(generation, recovery, failure) => {
@@ -143,7 +144,7 @@ impl Keeper {
                         | Recovery::GiveUp => self.reported_failure = Some(failure),
                     }
                 }
-                Input::CallFailed(generation, recovery)
+                Input::CallFailed(generation, recovery, self.older_calls(generation))
             }
             Report::ProbeNow(generation) => Input::ProbeNow(generation),
             Report::ProbeAnswered(generation) => Input::ProbeAnswered(generation),
@@ -185,6 +186,21 @@ impl Keeper {
             None => Failure::new(&self.slot, generation, message),
         };
         self.note_failure(Arc::new(failure));
+    }
+
+    /// Whether calls run on this connection that began before the first of the calls in a row that failed.
+    fn older_calls(&mut self, generation: Generation) -> OlderCalls {
+        let State::Connected(live) = self.machine.state() else {
+            return OlderCalls::Done;
+        };
+        if live.call_failures() == 0 {
+            self.failing_since = Instant::now();
+        }
+        let since = self.failing_since;
+        match self.connection_of(generation) {
+            Some(connection) if connection.peer.has_call_before(since) => OlderCalls::Running,
+            Some(_) | None => OlderCalls::Done,
+        }
     }
 
     fn note_loss(&mut self, generation: Generation, failure: Arc<Failure>) {

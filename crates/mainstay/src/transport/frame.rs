@@ -92,6 +92,11 @@ impl Delivery {
         self.settle(Self::BEGUN)
     }
 
+    /// Whether the writing of the frame has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Self::BEGUN
+    }
+
     /// Keeps the frame from being written; `true` when no byte of it was or will be.
     pub(crate) fn withdraw(&self) -> bool {
         self.settle(Self::WITHDRAWN)

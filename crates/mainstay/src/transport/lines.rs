@@ -253,7 +253,9 @@ async fn read<R: AsyncRead + Unpin>(
                     });
                     turn.count_message();
                 }
+                Piece::Empty => turn.count_message(),
             }
+            turn.yield_if_over().await;
             if shared.has_ended() {
                 return;
             }

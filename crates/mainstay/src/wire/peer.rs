@@ -209,6 +209,16 @@ impl Peer {
         self.shared().pending.calls()
     }
 
+    /// Whether a caller's request waits that was made before this moment.
+    pub(crate) fn has_call_before(&self, moment: Instant) -> bool {
+        self.shared().pending.has_call_before(moment)
+    }
+
+    /// Whether a caller's request waits that the remote peer may have read.
+    pub(crate) fn has_call_sent(&self) -> bool {
+        self.shared().pending.has_call_sent()
+    }
+
     /// Cancels a caller's request for an operator; `false` if it no longer waits.
     pub(crate) fn cancel_call(&self, id: u64) -> bool {
         let shared = self.shared();

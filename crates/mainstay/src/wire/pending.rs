@@ -269,6 +269,20 @@ impl Pending {
         calls.collect()
     }
 
+    /// Whether a caller's request waits that was made before this moment.
+    pub(super) fn has_call_before(&self, moment: Instant) -> bool {
+        let table = self.table.lock();
+        let mut waiting = table.waiting.values();
+        waiting.any(|waiting| waiting.is_call() && waiting.made < moment)
+    }
+
+    /// Whether a caller's request waits that the remote peer may have read.
+    pub(super) fn has_call_sent(&self) -> bool {
+        let table = self.table.lock();
+        let mut waiting = table.waiting.values();
+        waiting.any(|waiting| waiting.is_call() && waiting.delivery.has_begun())
+    }
+
     /// Takes out a caller's request that an operator cancels; those of Mainstay's own stay.
     pub(super) fn take_call(&self, id: u64) -> Option<WaitingRequest> {
         let mut table = self.table.lock();

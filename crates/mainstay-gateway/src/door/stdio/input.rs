@@ -20,6 +20,9 @@ use crate::protocol::{ClientIntroduction, ClientMeta};
 /// How much is read at once.
 const READ_SIZE: usize = 16 * 1024;
 
+/// Blank lines that are left out before they count in the turn.
+const BLANK_AT_ONCE: u32 = 16;
+
 /// An unfinished line is charged from this length on. Shorter ones are charged when they are complete.
 const CHARGED_LENGTH: usize = 64 * 1024;
 
@@ -46,6 +49,15 @@ pub(super) enum ReadLine {
     /// A line was skipped.
     TooLong(SkippedLine),
     End,
+}
+
+/// What was found in the buffer.
+enum BufferedLine {
+    Whole(ReadLine),
+    /// Many lines, all of them blank. There may be more.
+    Blank,
+    /// No end of a line.
+    Unfinished,
 }
 
 /// What is kept of a line that is too long.
@@ -96,9 +108,16 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     pub(super) async fn next(&mut self) -> ReadLine {
         loop {
             self.turn.yield_if_over().await;
-            if let Some(read) = self.next_buffered() {
-                self.turn.count_message();
-                return read;
+            match self.next_buffered() {
+                BufferedLine::Whole(read) => {
+                    self.turn.count_message();
+                    return read;
+                }
+                BufferedLine::Blank => {
+                    self.turn.count_message();
+                    continue;
+                }
+                BufferedLine::Unfinished => {}
             }
             self.buffer.reserve(READ_SIZE);
             match self.input.read_buf(&mut self.buffer).await {
@@ -123,26 +142,27 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    fn next_buffered(&mut self) -> Option<ReadLine> {
-        loop {
+    fn next_buffered(&mut self) -> BufferedLine {
+        for _ in 0..BLANK_AT_ONCE {
             let Some(at) = self.buffer[self.searched..]
                 .iter()
                 .position(|byte| *byte == b'\n')
             else {
                 self.searched = self.buffer.len();
                 self.skip_if_too_long();
-                return None;
+                return BufferedLine::Unfinished;
             };
             let line = self.buffer.split_to(self.searched + at + 1);
             (self.searched, self.held) = (0, None);
             if let Some(mut skipped) = self.skipped.take() {
                 skipped.push(&line);
-                return Some(ReadLine::TooLong(skipped));
+                return BufferedLine::Whole(ReadLine::TooLong(skipped));
             }
             if !line.trim_ascii().is_empty() {
-                return Some(ReadLine::Line(line.freeze()));
+                return BufferedLine::Whole(ReadLine::Line(line.freeze()));
             }
         }
+        BufferedLine::Blank
     }
 
     /// Begins to skip the unfinished line if it is too long, or goes on with it.

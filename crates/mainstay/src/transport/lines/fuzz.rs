@@ -31,6 +31,7 @@ fn split(pieces: &[&[u8]], limit: usize) -> Vec<Found> {
             found.push(match piece {
                 Piece::Line(line) => Found::Line(line.to_vec()),
                 Piece::Skipped(skipped) => Found::Skipped(skipped.length()),
+                Piece::Empty => continue,
             });
         }
     }

@@ -21,6 +21,9 @@ const TAIL: usize = 1024;
 /// A line that is this many times the limit is taken to have no end.
 const ENDLESS: u64 = 16;
 
+/// Empty lines that are left out before others have a turn. Each costs as much as a short message.
+pub(super) const EMPTY_AT_ONCE: u32 = 16;
+
 /// What some programs put before the first text that they write.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -40,6 +43,8 @@ pub(super) struct Splitter {
 pub(super) enum Piece {
     Line(Bytes),
     Skipped(Skipped),
+    /// Many lines, all of them empty. There may be more.
+    Empty,
 }
 
 /// What is kept of an overlong line.
@@ -73,6 +78,7 @@ impl Splitter {
     /// The next whole line; empty ones are left out, and a byte order mark before the first.
     pub(super) fn next(&mut self) -> Option<Piece> {
         self.drop_mark();
+        let mut empty = 0;
         while let Some(found) = memchr(b'\n', &self.buffer[self.scanned..]) {
             let mut line = self.buffer.split_to(self.scanned + found + 1);
             line.truncate(line.len() - 1);
@@ -91,6 +97,10 @@ impl Splitter {
             line.truncate(length);
             if !line.trim_ascii().is_empty() {
                 return Some(Piece::Line(line.freeze()));
+            }
+            empty += 1;
+            if empty == EMPTY_AT_ONCE {
+                return Some(Piece::Empty);
             }
         }
         self.keep_within_limit();
@@ -202,6 +212,7 @@ mod tests {
             found.push(match piece {
                 Piece::Line(line) => String::from_utf8_lossy(&line).into_owned(),
                 Piece::Skipped(skipped) => format!("skipped {}", skipped.length),
+                Piece::Empty => continue,
             });
         }
         found

@@ -50,8 +50,8 @@ pub(in crate::transport) struct TooLong;
 /// The longest id that is kept, since it is sent back in a header.
 const LONGEST_ID: usize = 4 * 1024;
 
-/// Lines that are read for one event before others have a turn. Events have some lines; comments may come without end.
-pub(super) const LINES_AT_ONCE: usize = 256;
+/// Lines that are read for one event before it counts in the turn. Events have some lines; comments may come without end.
+pub(super) const LINES_AT_ONCE: usize = 16;
 
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
