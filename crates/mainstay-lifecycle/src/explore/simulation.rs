@@ -159,7 +159,14 @@ impl Simulation {
         if let Some(current) = self.trace.generation() {
             let said = Listing::Good { ttl: Some(TTL) };
             let reports = reports(current).into_iter();
-            let reports = reports.filter(|report| ttl || *report != Input::Listed(current, said));
+            let probes = self.machine.policy.probe.is_some();
+            let reports = reports.filter(|report| match report {
+                Input::Listed(_, listing) => ttl || *listing != said,
+                Input::Retired(..) => beside,
+                // Without probes it makes no difference.
+                Input::CallFailed(_, Recovery::Retry, OlderCalls::Running) => probes,
+                _ => true,
+            });
             events.extend(reports.map(TimedInput::at_once));
         }
         for closing in [self.machine.closing(), self.machine.draining()]
