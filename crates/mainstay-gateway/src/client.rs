@@ -44,6 +44,11 @@ pub(crate) trait Outbox: Send + Sync + 'static {
     /// Queues a message that the client can miss: it is dropped long before it could take the place of another.
     fn offer(&self, message: Bytes) -> bool;
 
+    /// Whether the client reads it now.
+    fn is_read(&self) -> bool {
+        true
+    }
+
     /// Returns when the client will not read what it has not read yet.
     ///
     /// Cancel safety: dropping it changes nothing.
@@ -358,6 +363,11 @@ impl Client {
         let outboxes = lock(&self.outboxes);
         let requests = outboxes.requests.iter().rev();
         requests.chain(outboxes.standing.as_ref()).cloned().collect()
+    }
+
+    /// Whether it reads what it is sent now, on any of its outboxes.
+    pub(crate) fn reads(&self) -> bool {
+        self.all_outboxes().iter().any(|outbox| outbox.is_read())
     }
 
     /// Whether it wants log messages of this server at this level.

@@ -39,10 +39,11 @@ pub trait ClientHandler: Send + Sync + 'static {
         None
     }
 
-    /// The client that a request or notification with these parameters names by itself, such as the owner of a task. Mainstay asks
-    /// the fleet's handler, before it looks at the calls that run. Runs on the connection's reader and must return at once.
-    fn named_client(&self, server: &str, params: Option<&RawJson>) -> NamedClient {
-        let _ = (server, params);
+    /// The client that a request or notification of this method names by itself in its parameters, such as the owner of a task.
+    /// Mainstay asks the fleet's handler, before it looks at the calls that run. Runs on the connection's reader and must return at
+    /// once.
+    fn named_client(&self, server: &str, method: &str, params: Option<&RawJson>) -> NamedClient {
+        let _ = (server, method, params);
         NamedClient::None
     }
 

@@ -275,16 +275,27 @@ impl SubscriberEntry {
 }
 
 impl ClientHandler for Subscribers {
-    /// The client that began the task which the parameters name. Of its sessions, one that calls the server now knows best what it is
-    /// about.
-    fn named_client(&self, server: &str, params: Option<&RawJson>) -> NamedClient {
+    /// The session that began the task which the parameters name; if it is gone or does not read, another session of its client.
+    fn named_client(&self, server: &str, method: &str, params: Option<&RawJson>) -> NamedClient {
         let Some(task) = self.tasks.related_to(server, params) else {
             return NamedClient::None;
         };
-        let sessions = self.sessions_of(server, usize::MAX).into_iter();
-        let owners = sessions.filter(|session| session.tasks.has(server, &task));
-        let owner = owners.max_by_key(|session| (session.running.is_at(server), session.number()));
-        owner.map_or(NamedClient::Gone, |owner| NamedClient::Here(owner))
+        let mut owners = self.sessions_of(server, usize::MAX);
+        owners.retain(|session| session.tasks.has(server, &task.id));
+        let began = |session: &Client| session.number() == task.session;
+        let beginner = owners.iter().find(|session| began(session) && session.reads());
+        let substitute = || {
+            owners.iter().max_by_key(|session| {
+                let can_answer = session.missing_capability_for(method).is_none();
+                // A client that left a moment ago may reconnect. Of the others, one that calls the server knows best what it is about.
+                let rank = (session.reads(), began(session), session.running.is_at(server));
+                (can_answer, rank, session.number())
+            })
+        };
+        match beginner.or_else(substitute) {
+            Some(owner) => NamedClient::Here(owner.clone()),
+            None => NamedClient::Gone,
+        }
     }
 
     /// No call of a client caused the request, so no client may answer it. Only roots are also asked for outside of calls.

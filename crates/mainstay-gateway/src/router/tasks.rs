@@ -208,7 +208,7 @@ fn begun(client: &Client, server: &str, result: &RawJson) -> Option<RawJson> {
 /// A task that the client has begun, with the id by which it knows it.
 fn noted(client: &Client, server: &str, task: &RawJson) -> Option<RawJson> {
     let id: String = Object::parse(task)?.get("taskId")?.parse().ok()?;
-    for early in client.tasks.began(server, &id) {
+    for early in client.tasks.began(server, &id, client.number()) {
         client.notify(early);
     }
     with_id(task, text(&client.tasks.public_id(server, &id)))

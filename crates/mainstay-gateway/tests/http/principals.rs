@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use mainstay::{Fleet, ServerConfig};
 use mainstay_gateway::{Gateway, HttpDoor};
+use mainstay_testkit::memory::MemoryServer;
 use mainstay_testkit::{Fault, Rule, Script, Speaks, Step};
 use serde_json::{Value, json};
 
 use crate::support::{Memory, World, initialize, modern, request, text};
-use crate::wire::{Ask, LONG};
+use crate::wire::{Ask, LONG, Reply};
+
+const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 const ABOUT_A_TASK: [&str; 4] = ["tasks/get", "tasks/result", "tasks/cancel", "tasks/update"];
 
@@ -22,8 +25,18 @@ struct Client<'a> {
 
 impl<'a> Client<'a> {
     async fn legacy(world: &'a World, path: &'static str, token: Option<&'static str>) -> Self {
+        Self::declaring(json!({}), world, path, token).await
+    }
+
+    /// A legacy client with these capabilities.
+    async fn declaring(
+        capabilities: Value,
+        world: &'a World,
+        path: &'static str,
+        token: Option<&'static str>,
+    ) -> Self {
         let mut client = Self::modern(world, path, token);
-        let opened = client.signed(Ask::post(path, &initialize(json!({}))));
+        let opened = client.signed(Ask::post(path, &initialize(capabilities)));
         let opened = world.send(opened).await;
         client.session = Some(opened.header("mcp-session-id").expect("a session").to_owned());
         client
@@ -57,6 +70,28 @@ impl<'a> Client<'a> {
             None => modern(self.path, 7, method, params),
         };
         self.world.send(self.signed(ask)).await.json().await
+    }
+
+    /// Opens the standing stream.
+    async fn listen(&self) -> Reply {
+        let get = Ask::new("GET", self.path).header("accept", "text/event-stream");
+        self.world.send(self.signed(get)).await
+    }
+
+    /// Ends the session.
+    async fn end(&self) {
+        let ended = self.signed(Ask::new("DELETE", self.path));
+        assert_eq!(self.world.send(ended).await.status, 204);
+    }
+
+    /// Receives a question about a task of this id on this stream, and answers it.
+    async fn answers(&self, stream: &mut Reply, task: &str) {
+        let asked = stream.message().await;
+        assert_eq!(asked["method"], "elicitation/create", "{asked}");
+        assert_eq!(asked["params"]["_meta"][RELATED]["taskId"], task, "{asked}");
+        let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "decline" } });
+        let answer = self.signed(Ask::post(self.path, &answer));
+        assert_eq!(self.world.send(answer).await.status, 202);
     }
 
     /// Begins a task, and returns its id.
@@ -433,12 +468,8 @@ async fn the_status_of_a_task_reaches_every_session_of_its_client_though_one_of_
     let [calling, waiting] = [(); 2].map(|()| Client::legacy(&world, "/mcp/one", Some("alpha")));
     let (calling, waiting) = (calling.await, waiting.await);
     let stranger = Client::legacy(&world, "/mcp/one", Some("beta")).await;
-    let listen = |client: &Client<'_>| {
-        let get = Ask::new("GET", "/mcp/one").header("accept", "text/event-stream");
-        world.send(client.signed(get))
-    };
-    let mut standing = listen(&waiting).await;
-    let mut foreign = listen(&stranger).await;
+    let mut standing = waiting.listen().await;
+    let mut foreign = stranger.listen().await;
     let task = calling.begin().await;
     let read = request(8, "resources/read", json!({ "uri": "mem://one" }));
     let read = calling.signed(Ask::post("/mcp/one", &read));
@@ -458,7 +489,100 @@ async fn the_status_of_a_task_reaches_every_session_of_its_client_though_one_of_
             (&json!(id), &json!("completed"))
         );
     }
-    let ended = world.send(stranger.signed(Ask::new("DELETE", "/mcp/one"))).await;
-    assert_eq!(ended.status, 204);
+    stranger.end().await;
     assert_eq!(foreign.event().await, None, "it began no task");
+}
+
+/// A message of the server that belongs to the task of `working`.
+fn for_task(method: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({ RELATED: { "taskId": "t" } });
+    json!({ "jsonrpc": "2.0", "method": method, "params": params })
+}
+
+/// Asks for something that belongs to the task, and returns what is answered once it is.
+async fn ask_for_task(side: &MemoryServer) -> impl Future<Output = Value> + use<> {
+    let answers = side.count("");
+    let form = json!({ "message": "?", "requestedSchema": { "type": "object" } });
+    let mut question = for_task("elicitation/create", form);
+    question["id"] = json!(format!("q{answers}"));
+    side.inject_message(&question).await;
+    let side = side.clone();
+    async move {
+        side.wait_for("", answers + 1).await;
+        let received = side.received();
+        let answer = received.iter().rev().find(|message| message.method().is_empty());
+        answer.expect("an answer").outcome().clone()
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_sends_for_a_task_is_for_the_session_that_began_it_whichever_its_token_has() {
+    let mut script = working(Speaks::Legacy);
+    let slow = Rule::new(Step::of("resources/read"), Fault::NoAnswer).method("resources/read");
+    script.rules.push(slow);
+    let world = World::with(HttpDoor::new().token("alpha"), script).await;
+    let open = |capabilities| Client::declaring(capabilities, &world, "/mcp/one", Some("alpha"));
+    let can = json!({ "elicitation": {} });
+    let before = open(can.clone()).await;
+    let beginner = open(can.clone()).await;
+    let (mut of_before, mut standing) = (before.listen().await, beginner.listen().await);
+    let task = beginner.begin().await;
+    let (able, unable) = (open(can).await, open(json!({})).await);
+    let (mut of_able, mut of_unable) = (able.listen().await, unable.listen().await);
+    let side = world.server.side();
+    let read = request(8, "resources/read", json!({ "uri": "mem://one" }));
+    let read = before.signed(Ask::post("/mcp/one", &read));
+    let during_a_call = async {
+        side.wait_for("resources/read", 1).await;
+        let answered = ask_for_task(&side).await;
+        beginner.answers(&mut standing, &task).await;
+        assert_eq!(answered.await["result"]["action"], "decline");
+        let log = json!({ "level": "error", "data": "of the task" });
+        side.inject_message(&for_task("notifications/message", log)).await;
+        let logged = standing.message().await;
+        assert_eq!(logged["params"]["data"], "of the task", "{logged}");
+        before.end().await;
+    };
+    tokio::join!(world.send(read), during_a_call);
+    for (session, stream) in [(&able, &mut of_able), (&unable, &mut of_unable)] {
+        session.end().await;
+        assert_eq!(stream.event().await, None, "it began no task");
+    }
+    assert_eq!(of_before.event().await, None, "it began no task");
+}
+
+#[tokio::test]
+async fn a_question_for_the_task_of_a_session_that_is_gone_is_for_another_of_its_token_that_can_answer() {
+    for has_left in [true, false] {
+        let world = World::with(HttpDoor::new().token("alpha"), working(Speaks::Legacy)).await;
+        let open = |capabilities| Client::declaring(capabilities, &world, "/mcp/one", Some("alpha"));
+        let can = json!({ "elicitation": {} });
+        // It opens no stream: nothing reaches it, also while it is there.
+        let beginner = open(can.clone()).await;
+        let task = beginner.begin().await;
+        if has_left {
+            beginner.end().await;
+        }
+        let (able, deaf, unable) = (open(can.clone()).await, open(can).await, open(json!({})).await);
+        let (mut of_able, _of_unable) = (able.listen().await, unable.listen().await);
+        let side = world.server.side();
+        let answered = ask_for_task(&side).await;
+        able.answers(&mut of_able, &task).await;
+        assert_eq!(answered.await["result"]["action"], "decline");
+
+        let declined = async |why: &str| {
+            let declined = ask_for_task(&side).await.await;
+            let words = declined["error"]["message"].as_str().expect("an error");
+            assert!(words.contains(why), "{words}");
+        };
+        able.end().await;
+        declined("the client cannot be reached").await;
+        deaf.end().await;
+        if !has_left {
+            beginner.end().await;
+        }
+        declined("the client does not declare elicitation").await;
+        unable.end().await;
+        declined("the client that began the task is gone").await;
+    }
 }

@@ -34,7 +34,9 @@ impl InboundHandler {
             let error = RpcError::new(RpcError::INVALID_REQUEST, format!("{method} declined: {why}"));
             peer.respond(id, Err(error));
         };
-        let named = self.fleet_handler().named_client(&self.server(), params.as_ref());
+        let named = self
+            .fleet_handler()
+            .named_client(&self.server(), &method, params.as_ref());
         let origin = match named {
             NamedClient::None => self.callers.origin_of(cause),
             NamedClient::Here(handler) => {

@@ -214,7 +214,7 @@ impl InboundHandler {
         let fleets = || self.fleet_handler().clone();
         let named = || {
             self.fleet_handler()
-                .named_client(&self.slot.name, params.as_ref())
+                .named_client(&self.slot.name, method, params.as_ref())
         };
         let origin = match is_subscribed {
             true => CallOrigin::Unknown,

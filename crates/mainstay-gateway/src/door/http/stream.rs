@@ -335,6 +335,12 @@ impl Outbox for ClientStream {
         has_room && self.send(message)
     }
 
+    fn is_read(&self) -> bool {
+        let log = lock(&self.log);
+        let is_there = matches!(log.reader, ReaderState::NotYet | ReaderState::Reads);
+        is_there && self.is_open(&log)
+    }
+
     fn lost(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async {
             loop {

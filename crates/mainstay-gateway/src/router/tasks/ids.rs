@@ -65,16 +65,31 @@ pub(crate) struct OwnTasks {
 /// that id is the later client's, and no longer that of the client which has the signed id from before.
 #[derive(Default)]
 struct TaskOwners {
-    /// The principal, as it is signed, by server and id.
-    principals: HashMap<(String, String), Vec<u8>>,
+    /// By server and id.
+    owners: HashMap<(String, String), TaskOwner>,
     /// The same tasks, the oldest first.
     order: VecDeque<(String, String)>,
 }
 
+/// Who began a task.
+struct TaskOwner {
+    /// As it is signed.
+    principal: Vec<u8>,
+    /// The number of the client: of its sessions, this one began the task.
+    session: u64,
+}
+
+/// A task that a server's message belongs to.
+pub(in crate::router) struct RelatedTask {
+    pub(in crate::router) id: String,
+    /// The number of the session that began it, or of a request without a session.
+    pub(in crate::router) session: u64,
+}
+
 impl TaskOwners {
-    fn set(&mut self, server: &str, id: &str, principal: Vec<u8>) {
+    fn set(&mut self, server: &str, id: &str, owner: TaskOwner) {
         let task = (server.to_owned(), id.to_owned());
-        if self.principals.insert(task.clone(), principal).is_some() {
+        if self.owners.insert(task.clone(), owner).is_some() {
             // The later task is as young as any other, and must be remembered as long: else the id from before would be valid again.
             self.order.retain(|known| *known != task);
         }
@@ -82,20 +97,19 @@ impl TaskOwners {
         if self.order.len() > OWNER_LIMIT
             && let Some(oldest) = self.order.pop_front()
         {
-            self.principals.remove(&oldest);
+            self.owners.remove(&oldest);
         }
     }
 
-    /// Whether a client of this gateway has begun this task.
-    fn has(&self, server: &str, id: &str) -> bool {
-        let task = (server.to_owned(), id.to_owned());
-        self.principals.contains_key(&task)
+    /// The client of this gateway that has begun this task.
+    fn get(&self, server: &str, id: &str) -> Option<&TaskOwner> {
+        self.owners.get(&(server.to_owned(), id.to_owned()))
     }
 
     /// Whether another principal has begun a task with this id since.
     fn is_of_another(&self, server: &str, id: &str, principal: &[u8]) -> bool {
-        let owner = self.principals.get(&(server.to_owned(), id.to_owned()));
-        owner.is_some_and(|owner| owner != principal)
+        self.get(server, id)
+            .is_some_and(|owner| owner.principal != principal)
     }
 }
 
@@ -125,13 +139,18 @@ impl ClientTasks {
     }
 
     /// The task that a server's message with these parameters belongs to, if one of several clients has begun it.
-    pub(in crate::router) fn related_to(&self, server: &str, params: Option<&RawJson>) -> Option<String> {
+    pub(in crate::router) fn related_to(
+        &self,
+        server: &str,
+        params: Option<&RawJson>,
+    ) -> Option<RelatedTask> {
         // Most servers have no tasks, and their messages need not be read.
-        if self.key.is_none() || lock(&self.owners).principals.is_empty() {
+        if self.key.is_none() || lock(&self.owners).owners.is_empty() {
             return None;
         }
         let RelatedMessage { id, .. } = RelatedMessage::read(params?)?;
-        lock(&self.owners).has(server, &id).then_some(id)
+        let session = lock(&self.owners).get(server, &id)?.session;
+        Some(RelatedTask { id, session })
     }
 
     /// The tasks of this principal, as its client in this scope knows them.
@@ -158,10 +177,11 @@ impl Default for ClientTasks {
 }
 
 impl OwnTasks {
-    /// Notes a task that the client has begun. Returns notifications of it that came too early.
-    pub(in crate::router) fn began(&self, server: &str, id: &str) -> Vec<ServerNotification> {
+    /// Notes a task that the client of this number has begun. Returns notifications of it that came too early.
+    pub(in crate::router) fn began(&self, server: &str, id: &str, session: u64) -> Vec<ServerNotification> {
         if !self.are_all() && id.len() <= ID_LENGTH_LIMIT {
-            lock(&self.owners).set(server, id, self.principal());
+            let principal = self.principal();
+            lock(&self.owners).set(server, id, TaskOwner { principal, session });
         }
         self.note(server, id)
     }
@@ -508,25 +528,25 @@ mod tests {
         let token = |token| Principal::Token(TokenDigest::of(token));
         let (ann, bob) = (token("ann"), token("bob"));
         let of = |principal| tasks.of(principal, at("s"));
-        of(ann).began("s", "1");
+        of(ann).began("s", "1", 1);
         let public = of(ann).public_id("s", "1");
         assert!(of(ann).known(&public).is_some() && of(ann).has("s", "1"));
-        of(bob).began("s", "1");
+        of(bob).began("s", "1", 1);
         assert_eq!(of(ann).known(&public), None);
         assert!(!of(ann).has("s", "1") && of(bob).has("s", "1"));
         // The later client is remembered as long as if its task were the first with this id.
         for n in 1..OWNER_LIMIT {
-            of(bob).began("s", &format!("other {n}"));
+            of(bob).began("s", &format!("other {n}"), 1);
         }
         assert_eq!(of(ann).known(&public), None);
-        of(bob).began("s", "1");
+        of(bob).began("s", "1", 1);
         for n in 1..OWNER_LIMIT {
-            of(bob).began("s", &format!("another {n}"));
+            of(bob).began("s", &format!("another {n}"), 1);
             assert_eq!(of(ann).known(&public), None, "after {n} others");
         }
         let owners = lock(&tasks.owners);
         assert_eq!(
-            (owners.principals.len(), owners.order.len()),
+            (owners.owners.len(), owners.order.len()),
             (OWNER_LIMIT, OWNER_LIMIT)
         );
     }

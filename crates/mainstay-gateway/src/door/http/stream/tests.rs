@@ -59,6 +59,22 @@ fn a_stream_is_resumed_after_any_event_and_read_by_the_latest_reader() {
 }
 
 #[test]
+fn a_stream_is_read_while_its_client_is_connected() {
+    let standing = ClientStream::standing(account());
+    assert!(!standing.is_read(), "nobody opened it");
+    let position = standing.open(None);
+    assert!(standing.is_read());
+    standing.leave(&position);
+    assert!(!standing.is_read());
+    standing.open(None);
+    assert!(standing.is_read(), "the client is back");
+    standing.close();
+    assert!(!standing.is_read());
+    let of_request = ClientStream::resumable(3, account());
+    assert!(of_request.is_read(), "its client waits for the head");
+}
+
+#[test]
 fn a_client_that_names_an_event_of_the_future_reads_what_comes() {
     let stream = ClientStream::resumable(1, account());
     put(&stream, "a");
