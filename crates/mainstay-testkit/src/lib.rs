@@ -11,6 +11,7 @@
 
 pub mod blocking;
 pub mod chaos;
+pub mod guarded;
 pub mod http;
 pub mod memory;
 pub mod procfs;
