@@ -16,6 +16,7 @@ pub mod http;
 pub mod memory;
 pub mod procfs;
 pub mod stdio;
+pub mod store;
 
 mod action;
 mod corpus;
