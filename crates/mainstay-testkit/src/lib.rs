@@ -11,10 +11,12 @@
 
 pub mod blocking;
 pub mod chaos;
+pub mod guarded;
 pub mod http;
 pub mod memory;
 pub mod procfs;
 pub mod stdio;
+pub mod store;
 
 mod action;
 mod corpus;

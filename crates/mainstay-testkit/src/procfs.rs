@@ -74,6 +74,12 @@ pub fn is_alive(pid: i32) -> bool {
     stat(pid).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
 }
 
+/// Whether this process is stopped, as by SIGSTOP.
+#[must_use]
+pub fn is_stopped(pid: i32) -> bool {
+    stat(pid).is_some_and(|stat| stat.state == 'T')
+}
+
 /// Our own children that have ended and were not reaped.
 #[must_use]
 pub fn zombie_children() -> Vec<i32> {

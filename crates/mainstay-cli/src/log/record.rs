@@ -205,3 +205,23 @@ impl Visit for Fields {
         self.others.push((field.name(), value.into()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_many_like_it_were_left_out_before_it() {
+        let record = Record {
+            at: SystemTime::UNIX_EPOCH,
+            level: Level::INFO,
+            target: STATE,
+            message: "connected".into(),
+            fields: vec![("server", "well".into())],
+        };
+        let line = |left_out| record.line(Paint::PLAIN, left_out).to_string();
+        assert!(line(0).ends_with(" well: connected"), "{}", line(0));
+        let expected = " well: connected (and 7 lines like it just before)";
+        assert!(line(7).ends_with(expected), "{}", line(7));
+    }
+}

@@ -11,7 +11,8 @@ use crate::sandbox::{Sandbox, shell};
 use crate::serving::{LONG, Serving, Visitor};
 
 /// How soon a good server can be called once it has been listed: 50 ms on a quiet machine; the rest is for a busy one.
-const SOON: Duration = Duration::from_secs(1);
+/// Who waits for the bad one waits for 15 s or longer.
+const SOON: Duration = Duration::from_secs(5);
 
 /// Clients that ask at the same time, and how often each asks when the server is given up.
 const CLIENTS: usize = 24;

@@ -15,7 +15,7 @@ use crate::wire::{Ask, Reply};
 
 /// Less than what the program waits for: 30 s for what runs, and 4 s for a server that ignores everything, where it is
 /// given the time.
-const AT_ONCE: Duration = Duration::from_secs(3);
+const AT_ONCE: Duration = Duration::from_millis(3500);
 
 /// Between two looks at a door that is being closed.
 const PAUSE: Duration = Duration::from_millis(10);

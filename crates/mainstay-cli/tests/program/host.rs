@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -151,6 +151,15 @@ impl Host {
     #[track_caller]
     pub(crate) fn tools(&mut self) -> Vec<String> {
         names(&self.ask("tools/list", &json!({})))
+    }
+
+    /// Lists the tools until this one is among them: a list does not wait for ever for a server that is not up.
+    #[track_caller]
+    pub(crate) fn lists(&mut self, tool: &str) {
+        let began = Instant::now();
+        while !self.tools().iter().any(|listed| listed == tool) {
+            assert!(began.elapsed() < LONG, "{tool} is listed");
+        }
     }
 
     pub(crate) fn write(&mut self, message: &impl Display) {

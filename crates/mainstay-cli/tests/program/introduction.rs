@@ -207,7 +207,7 @@ fn whoever_asks_before_it_has_said_who_it_is_and_whoever_shares_a_server_is_met_
     sandbox.configure(&json!({ "one": server.config() }));
     let mut shares = Host::start(&sandbox, &["serve", "--stdio", "--quiet"]);
     // Its list may come from disk, before the server is there.
-    assert!(shares.tools().contains(&"one__echo".to_owned()));
+    shares.lists("one__echo");
     let met = |ledger: &Ledger| ledger.after("params initialize").len() == 2;
     assert!(server.ledger.wait_for(met, LONG));
     shares.leave().exits(0);

@@ -32,7 +32,7 @@ fn the_servers_of_sessions_end_with_the_program_and_in_their_own_way() {
         let config = json!({ "mcpServers": { "mine": isolated(&sandbox) } });
         sandbox.write("home/.config/mainstay/mcp.json", &config.to_string());
         let mut host = Host::start(&sandbox, &["serve", "--stdio", PATIENTLY]);
-        assert!(host.tools().contains(&"mine__echo".to_owned()));
+        host.lists("mine__echo");
         let result = host.call("mine__echo", &json!({ "text": "hello" }));
         assert_eq!(result["content"][0]["text"], "hello");
         match end {
@@ -56,7 +56,7 @@ async fn the_servers_of_all_sessions_over_http_end_in_their_own_way_when_the_pro
     let serving = Serving::start(&sandbox, &[PATIENTLY]);
     for _ in 0..2 {
         let visitor = Visitor::legacy(serving.address, "/mcp").await;
-        assert!(visitor.tools().await.contains(&"mine__echo".to_owned()));
+        visitor.lists("mine__echo").await;
         let called = visitor.call("mine__echo", json!({ "text": "hello" })).await;
         assert!(called.to_string().contains("hello"), "{called}");
     }
@@ -85,7 +85,7 @@ fn a_session_that_finds_no_room_is_told_which_option_makes_more() {
     sandbox.write("home/.config/mainstay/mcp.json", &config.to_string());
     let mut host = Host::start(&sandbox, &["serve", "--stdio", "--max-isolated", "0"]);
     let call = json!({ "name": "mine__echo", "arguments": { "text": "hello" } });
-    assert!(host.tools().contains(&"mine__echo".to_owned()));
+    host.lists("mine__echo");
     let refused = host.ask("tools/call", &call);
     let words = refused["error"]["message"].as_str().unwrap();
     assert!(words.contains("--max-isolated"), "{words}");

@@ -45,6 +45,7 @@ async fn fifty_kills_in_a_row_cost_clients_over_http_nothing_and_leave_nothing()
         (Visitor::legacy(serving.address, "/mcp/one").await, "echo"),
         (Visitor::modern(serving.address, "/mcp"), "one__echo"),
     ];
+    visitors[0].0.lists("one__echo").await;
     let tools = visitors[0].0.tools().await;
     let watcher = Session::open(serving.address, "/mcp").await;
     let mut standing = watcher.listen(None).await;
@@ -77,6 +78,7 @@ async fn fifty_restarts_of_a_server_over_http_leave_no_connection_behind() {
     let sandbox = Sandbox::with(&json!({ "one": config }));
     let serving = Serving::start(&sandbox, &[]);
     let visitor = Visitor::legacy(serving.address, "/mcp").await;
+    visitor.lists("one__echo").await;
     let tools = visitor.tools().await;
     let mut before = None;
     for round in 0..=WARM_UP + KILLS {
@@ -99,6 +101,7 @@ fn fifty_kills_in_a_row_cost_a_host_on_stdio_nothing_and_leave_nothing() {
     let mut server = precious(&sandbox);
     let mut host = Host::start(&sandbox, &["serve", "--stdio", "--quiet"]);
     let pid = i32::try_from(host.child.id()).expect("a process id fits");
+    host.lists("one__echo");
     let tools = host.tools();
     let mut before = None;
     for round in 0..WARM_UP + KILLS {

@@ -1,4 +1,3 @@
-use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Child;
@@ -11,8 +10,8 @@ use serde_json::json;
 use crate::sandbox::{Sandbox, finish, good, shell};
 use crate::serving::LONG;
 
-/// Less than the first rung of the ladder that ends a stubborn server.
-const AT_ONCE: Duration = Duration::from_millis(1500);
+/// Less than the 4 s after which the ladder kills a stubborn server.
+const AT_ONCE: Duration = Duration::from_millis(3500);
 
 /// A file gives no event when it appears.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -87,20 +86,19 @@ fn an_interrupt_ends_the_servers_and_the_program() {
 
 #[test]
 fn servers_that_need_longer_than_others_to_end_are_given_it() {
-    let sandbox = Sandbox::new();
-    let (started, ended) = (sandbox.path("started"), sandbox.path("ended"));
-    // Longer than it has by default.
-    let slow = shell(&format!(
-        "touch '{}'; cat >/dev/null; sleep 1; touch '{}'",
-        started.display(),
-        ended.display()
-    ));
-    let config = json!({ "mcpServers": { "good": good(), "slow": slow } });
-    sandbox.write("home/.config/mainstay/mcp.json", &config.to_string());
-    for (arguments, in_order) in [(&["check"][..], false), (&PATIENTLY, true)] {
+    // Much longer than a server has by default, and a little longer.
+    for (arguments, seconds, in_order) in [(&["check"][..], 600, false), (&PATIENTLY, 1, true)] {
+        let sandbox = Sandbox::new();
+        let (started, ended) = (sandbox.path("started"), sandbox.path("ended"));
+        let slow = shell(&format!(
+            "trap '' TERM; touch '{}'; cat >/dev/null; sleep {seconds}; touch '{}'",
+            started.display(),
+            ended.display()
+        ));
+        let config = json!({ "mcpServers": { "good": good(), "slow": slow } });
+        sandbox.write("home/.config/mainstay/mcp.json", &config.to_string());
         let child = start_until(&sandbox, arguments, "good: connected");
         wait_for_file(&started);
-        fs::remove_file(&started).unwrap();
         signal(&child, Signal::TERM);
         finish(child).exits(143);
         assert_eq!(ended.exists(), in_order, "{arguments:?}");

@@ -197,11 +197,13 @@ fn a_log_holds_nothing_hidden_whatever_servers_say() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lines_that_repeat_themselves_are_few_and_the_last_one_is_written() {
     const ROUNDS: usize = 25;
+    const WINDOW_SECONDS: u64 = 10;
     let ledger = Ledger::temporary();
     let mut config = FaultyServer::new().ledger(&ledger).config();
     config["restart"] = json!({ "bucket": { "size": 1000, "refill_every": "1ms" } });
     let sandbox = Sandbox::with(&json!({ "well": config }));
-    let serving = Serving::start(&sandbox, &[]);
+    let began = Instant::now();
+    let serving = Serving::start(&sandbox, &["--log-format", "json"]);
     let visitor = Visitor::legacy(serving.address, "/mcp/well").await;
     for round in 0..ROUNDS {
         let result = visitor.call("echo", json!({ "round": round })).await;
@@ -214,17 +216,23 @@ async fn lines_that_repeat_themselves_are_few_and_the_last_one_is_written() {
     }
     let result = visitor.call("echo", json!({ "round": "last" })).await;
     assert_eq!(result["structuredContent"]["round"], "last");
-    let (mut written, began) = (0, Instant::now());
-    loop {
-        let line = serving.hears("well: ");
+    let made_within = began.elapsed().as_secs();
+    let mut written = 0;
+    let last = loop {
+        let line: Value = serde_json::from_str(&serving.hears(r#""server":"well""#)).unwrap();
         written += 1;
-        if line.contains("lines like it just before)") {
-            assert!(line.contains("well: connected"), "how it is now: {line}");
-            break;
+        // Each death makes one more generation.
+        let is_last = line["generation"].as_u64() > Some(u64::try_from(ROUNDS).unwrap());
+        if is_last && line["to"] == "connected" {
+            break line;
         }
-        assert!(began.elapsed() < LONG, "the last line is written");
+    };
+    // On a slow machine all of this takes more than one window.
+    let windows = 1 + usize::try_from(began.elapsed().as_secs() / WINDOW_SECONDS).unwrap();
+    assert!(written < windows * ROUNDS, "{written} lines for {ROUNDS} deaths");
+    if made_within < WINDOW_SECONDS {
+        assert!(last["left_out"].as_u64() > Some(0), "{last}");
     }
-    assert!(written < ROUNDS, "{written} lines for {ROUNDS} deaths");
 }
 
 #[test]

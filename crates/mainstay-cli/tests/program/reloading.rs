@@ -211,7 +211,7 @@ fn a_file_that_is_written_in_pieces_is_read_when_it_is_whole() {
     let mut file = File::create(&path).unwrap();
     file.write_all(first.as_bytes()).unwrap();
     // Longer than a closed file is left alone: what matters is that this one is open.
-    std::thread::sleep(std::time::Duration::from_millis(600));
+    std::thread::sleep(std::time::Duration::from_millis(300));
     file.write_all(second.as_bytes()).unwrap();
     drop(file);
     let lines = serving.hears_up_to(": added b; 1 server left alone");
@@ -231,7 +231,7 @@ async fn a_rotated_token_dials_first_and_drains_after() {
     let serving = Serving::start(&sandbox, &[]);
     let visitor = Arc::new(Visitor::legacy(serving.address, "/mcp/web").await);
     let slow = visitor.clone();
-    let running = tokio::spawn(async move { slow.call("slow_then_answer", json!({ "ms": 5000 })).await });
+    let running = tokio::spawn(async move { slow.call("slow_then_answer", json!({ "ms": 10_000 })).await });
     assert!(remote.wait_for("tools/call", 1, LONG).await);
     remote.edit_http(|http| *http = HttpScript::new().bearer("second-token"));
     sandbox.write("home/.config/mainstay/token", "second-token\n");
@@ -293,6 +293,7 @@ fn where_nothing_can_be_watched_it_is_said_once_and_a_hangup_still_works() {
 fn a_host_on_stdin_gets_the_tools_of_a_changed_file() {
     let sandbox = Sandbox::with(&json!({ "a": good() }));
     let mut host = Host::start(&sandbox, &["serve", "--stdio"]);
+    host.lists("a__echo");
     assert!(host.tools().iter().all(|tool| tool.starts_with("a__")));
     sandbox.configure(&json!({ "a": good(), "b": good() }));
     wait_for(&mut host.child, ": added b; 1 server left alone");

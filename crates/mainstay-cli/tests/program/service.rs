@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use mainstay_testkit::http::Port;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -358,10 +359,8 @@ fn the_images_command_serves_and_its_health_check_tells() {
         );
     }
     let sandbox = Sandbox::with(&json!({ "good": good() }));
-    let port = {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        free.local_addr().unwrap().port()
-    };
+    let held = Port::free().unwrap();
+    let port = held.number();
     // The same command, on a port and with a file of this test.
     let config = sandbox
         .path("home/.config/mainstay/mcp.json")

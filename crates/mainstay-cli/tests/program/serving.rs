@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -192,6 +192,14 @@ impl Visitor {
     /// The names of the tools.
     pub(crate) async fn tools(&self) -> Vec<String> {
         names(&self.ask("tools/list", json!({})).await)
+    }
+
+    /// Lists the tools until this one is among them: a list does not wait for ever for a server that is not up.
+    pub(crate) async fn lists(&self, tool: &str) {
+        let began = Instant::now();
+        while !self.tools().await.iter().any(|listed| listed == tool) {
+            assert!(began.elapsed() < LONG, "{tool} is listed");
+        }
     }
 }
 

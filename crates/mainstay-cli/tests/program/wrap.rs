@@ -92,7 +92,7 @@ fn all_servers_are_served_as_one_on_standard_input_and_output() {
 fn without_a_configuration_the_demo_server_is_served() {
     let sandbox = Sandbox::new();
     let mut host = Host::start(&sandbox, &["serve", "--stdio", "--quiet"]);
-    assert!(host.tools().contains(&"demo__echo".to_owned()));
+    host.lists("demo__echo");
     host.leave().exits(0);
     sandbox.assert_nothing_is_left();
 }

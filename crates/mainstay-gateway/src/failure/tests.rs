@@ -26,19 +26,12 @@ async fn not_connected_to(program: &str) -> NotConnected {
     now
 }
 
-fn in_state(
-    now: &NotConnected,
-    state: StateKind,
-    reason: Option<Reason>,
-    attempt: u32,
-    retry: Option<u64>,
-) -> NotConnected {
+fn in_state(now: &NotConnected, state: StateKind, reason: Option<Reason>, attempt: u32) -> NotConnected {
     let mut now = now.clone();
     now.state = state;
     now.reason = reason;
     now.attempt = attempt;
-    // A little more than the text says, since time goes on.
-    now.next_retry = retry.map(|s| SystemTime::now() + Duration::from_millis(s * 1000 + 40));
+    now.next_retry = None;
     now
 }
 
@@ -58,7 +51,7 @@ fn described(error: &CallError) -> (String, Value) {
 async fn the_failure_of_a_server_that_is_not_connected_says_its_state_and_what_to_do() {
     let now = not_connected().await;
     let with_login = {
-        let mut asked = in_state(&now, StateKind::Disconnected, Some(Reason::AuthRequired), 1, None);
+        let mut asked = in_state(&now, StateKind::Disconnected, Some(Reason::AuthRequired), 1);
         let mut failure = (*asked.last_error.unwrap()).clone();
         let mut challenge = Challenge::default();
         challenge.scopes = vec!["read".to_owned(), "write".to_owned()];
@@ -67,57 +60,66 @@ async fn the_failure_of_a_server_that_is_not_connected_says_its_state_and_what_t
         asked.last_error = Some(failure.into());
         asked
     };
-    let state = |state, reason, attempt, retry| in_state(&now, state, reason, attempt, retry);
-    for (now, text, word) in [
+    let state = |state, reason, attempt| in_state(&now, state, reason, attempt);
+    for (mut now, retry, text, word) in [
         (
-            state(StateKind::Connecting, None, 0, None),
+            state(StateKind::Connecting, None, 0),
+            None,
             "Server files is starting (connecting). The call did not run. Call it again in a moment.",
             "connecting",
         ),
         (
-            state(StateKind::Connecting, None, 2, Some(3)),
+            state(StateKind::Connecting, None, 2),
+            Some(3),
             "Server files is starting (connecting, 2 failures in a row): exited with status 3. The call did not run. \
              The server is tried again in 3.0 s: call it again then.",
             "connecting",
         ),
         (
-            state(StateKind::Reconnecting, None, 1, Some(5)),
+            state(StateKind::Reconnecting, None, 1),
+            Some(5),
             "Server files is being restarted (reconnecting, 1 failure): exited with status 3. The call did not run. \
              The server is tried again in 5.0 s: call it again then.",
             "reconnecting",
         ),
         (
-            state(StateKind::Disabled, None, 0, None),
+            state(StateKind::Disabled, None, 0),
+            None,
             "Server files is disabled. The call did not run. A person must enable the server; until then it cannot be \
              called.",
             "disabled",
         ),
         (
-            state(StateKind::Disconnected, Some(Reason::Idle), 0, None),
+            state(StateKind::Disconnected, Some(Reason::Idle), 0),
+            None,
             "Server files was stopped because it was idle (disconnected). The call did not run. Call it again in a \
              moment.",
             "disconnected",
         ),
         (
-            state(StateKind::Disconnected, Some(Reason::BudgetSpent), 10, Some(280)),
+            state(StateKind::Disconnected, Some(Reason::BudgetSpent), 10),
+            Some(280),
             "Server files is down (disconnected, 10 failures in a row): exited with status 3. The call did not run. \
              The server is tried again in 280.0 s, or when a person restarts it.",
             "disconnected",
         ),
         (
             with_login,
+            None,
             "Server files asks for a login with the scopes read write (disconnected). The call did not run. A person \
              must log in to the server; until then it cannot be called.",
             "disconnected",
         ),
         (
-            state(StateKind::PermanentlyFailed, None, 1, None),
+            state(StateKind::PermanentlyFailed, None, 1),
+            None,
             "Server files has failed and is not tried again (permanently_failed): exited with status 3. The call did \
              not run. A person must fix and restart the server; until then it cannot be called.",
             "permanently_failed",
         ),
     ] {
-        let retries = now.next_retry.is_some();
+        // A little more than the text says, since time goes on.
+        now.next_retry = retry.map(|s| SystemTime::now() + Duration::from_millis(s * 1000 + 49));
         let wants_login = now.reason == Some(Reason::AuthRequired);
         let (said, facts) = described(&CallError::from(now));
         assert_eq!(said, text);
@@ -126,14 +128,14 @@ async fn the_failure_of_a_server_that_is_not_connected_says_its_state_and_what_t
             (&json!("files"), &json!("not_sent"))
         );
         assert_eq!(facts["state"], word);
-        assert_eq!(facts["retryAfterMs"].is_u64(), retries, "{facts}");
+        assert_eq!(facts["retryAfterMs"].is_u64(), retry.is_some(), "{facts}");
         let login = json!({ "scopes": ["read", "write"], "resourceMetadata": "https://example.com/meta", "error": null });
         assert_eq!(facts.get("login"), wants_login.then_some(&login), "{facts}");
     }
     let not_sent = |kind| CallError::new(Arc::from("files"), None, Outcome::NotSent, kind);
     let waited = not_sent(CallErrorKind::WaitTimedOut {
         waited: Duration::from_secs(30),
-        now: Box::new(state(StateKind::Connecting, None, 0, None)),
+        now: Box::new(state(StateKind::Connecting, None, 0)),
     });
     assert_eq!(
         described(&waited).0,
@@ -141,7 +143,7 @@ async fn the_failure_of_a_server_that_is_not_connected_says_its_state_and_what_t
     );
     let many = not_sent(CallErrorKind::TooManyWaiting {
         limit: 1000,
-        now: Box::new(state(StateKind::Connecting, None, 0, None)),
+        now: Box::new(state(StateKind::Connecting, None, 0)),
     });
     assert_eq!(
         described(&many).0,
@@ -340,7 +342,6 @@ async fn a_failure_says_what_the_program_around_the_gateway_knows_to_do() {
         StateKind::Disconnected,
         Some(Reason::AuthRequired),
         0,
-        None,
     ));
     assert!(
         call.ends_with(
@@ -352,11 +353,11 @@ async fn a_failure_says_what_the_program_around_the_gateway_knows_to_do() {
     // The hint is about processes that ended, and about those that were of no use yet.
     let exited = not_connected_to("false").await;
     for (now, is_hinted) in [(&exited, true), (&now, false)] {
-        let (call, list) = said(in_state(now, StateKind::Reconnecting, None, 1, None));
+        let (call, list) = said(in_state(now, StateKind::Reconnecting, None, 1));
         assert_eq!(call.ends_with(" It gets no variables."), is_hinted, "{call}");
         assert_eq!(list.ends_with(" It gets no variables."), is_hinted, "{list}");
     }
-    let (call, _list) = said(in_state(&exited, StateKind::Reconnecting, None, 0, None));
+    let (call, _list) = said(in_state(&exited, StateKind::Reconnecting, None, 0));
     assert!(!call.contains("variables"), "{call}");
 }
 
@@ -367,7 +368,6 @@ async fn a_server_that_refused_a_token_is_told_apart_from_one_that_was_shown_non
         StateKind::Disconnected,
         Some(Reason::AuthRequired),
         0,
-        None,
     );
     for (error, said) in [
         (

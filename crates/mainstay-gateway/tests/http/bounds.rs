@@ -107,7 +107,7 @@ async fn a_flood_of_one_client_is_slowed_and_others_go_on() {
 
 #[tokio::test]
 async fn an_idle_session_ends_and_one_with_an_open_stream_does_not() {
-    let idle = Duration::from_secs(1);
+    let idle = Duration::from_secs(3);
     let world = World::open(HttpDoor::new().session_idle(idle)).await;
     let (forgotten, open) = (world.session("/mcp").await, world.session("/mcp").await);
     let mut standing = open.listen(None).await;

@@ -38,7 +38,7 @@ async fn a_session_s_server_ends_when_the_session_is_deleted() {
 #[tokio::test]
 async fn a_session_s_server_ends_when_the_session_is_idle_for_long() {
     let (own, all) = (server(), server());
-    let door = HttpDoor::new().session_idle(Duration::from_secs(1));
+    let door = HttpDoor::new().session_idle(Duration::from_secs(3));
     let world = world(door, &own, &all).await;
     let session = world.session("/mcp").await;
     session.call(1, "own__echo", json!({})).await.json().await;

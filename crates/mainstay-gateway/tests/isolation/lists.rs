@@ -3,6 +3,7 @@
 use mainstay::Fleet;
 use mainstay::config::Isolation;
 use mainstay_gateway::{Gateway, Scope};
+use mainstay_testkit::store::catalogs_are_stored;
 use serde_json::{Value, json};
 
 use crate::client::{Client, LONG};
@@ -117,6 +118,7 @@ async fn what_a_session_s_server_lists_is_not_remembered_for_others() {
     };
     let gateway = open();
     connected(&gateway.fleet().server("own").unwrap()).await;
+    catalogs_are_stored(disk.path(), 1).await;
     own.script.lock().unwrap().tools.push(tool("mine"));
     let (mut client, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
     client.ask("tools/list", json!({})).await;

@@ -172,8 +172,8 @@ async fn closing_the_gateway_ends_every_session_s_server_however_stubborn() {
 
 #[tokio::test]
 async fn closing_the_gateway_hastens_every_session_s_server_one_whose_session_has_ended_too() {
-    // Less than the 2 s that a server has until SIGTERM, and the 4 s until it is killed, where nothing presses.
-    let (short, hastened) = (Duration::from_millis(1500), Duration::from_millis(3500));
+    // Less than the 4 s until a server is killed where nothing presses: one that is not hastened is overdue.
+    let (short, hastened) = (Duration::from_secs(3), Duration::from_millis(3800));
     let stage = Stage::open(FaultyServer::new().on(Step::Eof, Fault::Hang).notes_term());
     let (mut one, mut two) = (stage.client().await, stage.client().await);
     let _both_run = (pid(&mut one).await, pid(&mut two).await);
@@ -181,8 +181,9 @@ async fn closing_the_gateway_hastens_every_session_s_server_one_whose_session_ha
     let received = |ledger: &Ledger| ledger.count("eof") == 1;
     assert!(stage.ledger.wait_for_async(received, LONG).await);
     let began = Instant::now();
-    stage.gateway.close(short).await;
+    let report = stage.gateway.close(short).await;
     assert!(began.elapsed() < hastened, "{:?}", began.elapsed());
+    assert!(report.servers.iter().all(|server| !server.overdue), "{report:?}");
     assert_eq!(stage.tree.pids(), Vec::<i32>::new(), "nothing when it comes back");
     let started = stage.ledger.pids().len();
     let shown = (stage.ledger.count("eof"), stage.ledger.count("term"));

@@ -10,6 +10,7 @@ use mainstay_login::{
     StoreProtection,
 };
 use mainstay_partner::ProtectedServer;
+use mainstay_testkit::procfs::is_stopped;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -289,16 +290,24 @@ fn a_lock_that_a_stopped_process_holds_is_an_error_that_names_it() {
         .expect("flock is there");
     let mut held = [0; 5];
     std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut held).unwrap();
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", holder.id()));
+    let children: Vec<i32> = children
+        .unwrap_or_default()
+        .split_whitespace()
+        .map(|pid| pid.parse().unwrap())
+        .collect();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    // Not all systems list the children of a process.
+    while !children.iter().all(|&pid| is_stopped(pid)) {
+        assert!(Instant::now() < deadline, "the shell stops itself");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let refused = logins.lock(&key, Duration::from_millis(300)).err().unwrap();
     assert!(matches!(refused, LoginStoreError::Locked { .. }), "{refused}");
     assert!(refused.to_string().contains("stopped"), "{refused}");
     // Its death frees the lock. The shell below it holds the lock as well.
-    let children = format!("/proc/{0}/task/{0}/children", holder.id());
-    for child in std::fs::read_to_string(children)
-        .unwrap_or_default()
-        .split_whitespace()
-    {
-        let pid = rustix::process::Pid::from_raw(child.parse().unwrap()).unwrap();
+    for child in children {
+        let pid = rustix::process::Pid::from_raw(child).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     }
     holder.kill().unwrap();

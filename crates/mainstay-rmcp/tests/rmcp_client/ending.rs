@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use mainstay::ServerConfig;
 use mainstay_rmcp::supervised;
 use mainstay_testkit::procfs::ProcTree;
+use mainstay_testkit::store::catalogs_are_stored;
 use mainstay_testkit::{Fault, FaultyServer, Step};
 use rmcp::ServiceExt;
 use serde_json::json;
@@ -17,13 +18,18 @@ fn stubborn() -> FaultyServer {
     FaultyServer::new().on(Step::Eof, Fault::Hang).ignores_term()
 }
 
+/// Another one in each run: another run may have left something.
+fn mark(test: &str) -> String {
+    format!("{test}-{}", std::process::id())
+}
+
 fn tree(mark: &str) -> ProcTree {
     ProcTree::marked("TESTKIT_MARK", mark)
 }
 
 #[tokio::test]
 async fn closing_the_client_waits_until_no_process_is_left() {
-    let mark = "rmcp-closing";
+    let mark = &mark("rmcp-closing");
     let config = scripted(&stubborn(), mark);
     let transport = supervised(config).close_timeout(Duration::from_millis(800));
     let (client, _) = connect(Begins::Legacy, transport).await;
@@ -37,7 +43,7 @@ async fn closing_the_client_waits_until_no_process_is_left() {
 #[tokio::test]
 async fn dropping_the_client_leaves_no_process() {
     for begins in Begins::ALL {
-        let mark = "rmcp-dropping";
+        let mark = &mark("rmcp-dropping");
         let (client, _) = connect(begins, supervised(scripted(&FaultyServer::new(), mark))).await;
         assert!(!tree(mark).pids().is_empty());
         drop(client);
@@ -47,7 +53,7 @@ async fn dropping_the_client_leaves_no_process() {
 
 #[test]
 fn dropping_the_runtime_leaves_no_process() {
-    let mark = "rmcp-runtime";
+    let mark = &mark("rmcp-runtime");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let config = scripted(&stubborn(), mark);
     let client = runtime.block_on(connect(Begins::Legacy, supervised(config)));
@@ -59,7 +65,7 @@ fn dropping_the_runtime_leaves_no_process() {
 
 #[tokio::test]
 async fn giving_up_on_a_server_that_does_not_answer_leaves_no_process() {
-    let mark = "rmcp-giving-up";
+    let mark = &mark("rmcp-giving-up");
     let unresponsive = FaultyServer::new()
         .on(Step::Discover, Fault::Hang)
         .on(Step::Initialize, Fault::Hang);
@@ -100,7 +106,7 @@ async fn a_server_that_cannot_start_is_an_error_that_says_why() {
 
 #[tokio::test]
 async fn a_transport_that_no_client_uses_starts_nothing() {
-    let mark = "rmcp-unused";
+    let mark = &mark("rmcp-unused");
     let transport = supervised(scripted(&FaultyServer::new(), mark));
     let handle = transport.server();
     drop(transport);
@@ -111,9 +117,10 @@ async fn a_transport_that_no_client_uses_starts_nothing() {
 #[tokio::test]
 async fn a_store_keeps_what_the_server_offers() {
     let directory = tempfile::tempdir().expect("a directory");
-    let config = scripted(&FaultyServer::new(), "rmcp-store");
+    let config = scripted(&FaultyServer::new(), &mark("rmcp-store"));
     let (client, _) = connect(Begins::Legacy, supervised(config).store(directory.path())).await;
     call_text(&client, "echo", json!({})).await;
+    catalogs_are_stored(directory.path(), 1).await;
     close(client).await;
     let kept = std::fs::read_dir(directory.path()).expect("a directory").count();
     assert!(kept > 0);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use mainstay::config::{CustomTarget, ServerBuilder};
 use mainstay::gateway::{Introduction, introduced_as};
 use mainstay::{CallOptions, Fleet, Server, ServerConfig, StateKind};
+use mainstay_testkit::store::catalogs_are_stored;
 use mainstay_testkit::{Script, Speaks};
 use serde_json::json;
 use tempfile::TempDir;
@@ -23,7 +24,17 @@ fn start(store: &TempDir, server: ServerBuilder<CustomTarget>) -> (Fleet, Server
 async fn seed(store: &TempDir, memory: &Arc<Memory>) {
     let (fleet, server) = start(store, memory.config("s"));
     connected(&server).await;
+    catalogs_are_stored(store.path(), 1).await;
     fleet.close(LONG).await;
+}
+
+/// Waits for this: a file gives no event when it is written.
+async fn comes_true(mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < LONG, "in time");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 fn files(store: &TempDir) -> Vec<PathBuf> {
@@ -110,11 +121,7 @@ async fn a_start_removes_the_catalogs_of_servers_that_were_not_configured_for_mo
     let file = fs::File::options().write(true).open(old).unwrap();
     file.set_modified(months_ago).unwrap();
     let _fleet = Fleet::builder().store(store.path()).start([]);
-    let began = Instant::now();
-    while old.exists() {
-        assert!(began.elapsed() < LONG, "it is still there");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    comes_true(|| !old.exists()).await;
 }
 
 /// A file that is written is another file: it is moved over the one before it.
@@ -140,11 +147,14 @@ async fn a_listing_that_changes_nothing_is_not_written() {
     assert_eq!(written(&store), first, "and so does a refresh");
 
     *memory.script.lock().unwrap() = Script::new().without_builtin_tools().tool("u");
-    seed(&store, &memory).await;
-    assert_ne!(written(&store), first);
+    let (fleet, server) = start(&store, memory.config("s"));
+    connected(&server).await;
+    let path = identity_file(&store, &memory.config("s"));
+    comes_true(|| fs::metadata(&path).unwrap().ino() != first).await;
+    fleet.close(LONG).await;
     memory.set_down(true);
     let (fleet, _server) = start(&store, memory.config("s"));
-    assert!(fleet.catalog().tool("s__u").is_some());
+    comes_true(|| fleet.catalog().tool("s__u").is_some()).await;
 }
 
 /// The one thread that may block is kept busy, so that the file is read after the server was listed.
@@ -218,6 +228,7 @@ async fn what_a_server_shows_one_client_is_not_served_from_disk_to_another() {
     };
     let (fleet, server) = fleet_with(client("one", "{}"), memory.config("s"));
     connected(&server).await;
+    catalogs_are_stored(store.path(), 1).await;
     fleet.close(LONG).await;
 
     memory.set_down(true);
@@ -231,7 +242,7 @@ async fn what_a_server_shows_one_client_is_not_served_from_disk_to_another() {
         assert_eq!(tools(&fleet), 0);
     }
     let (fleet, _) = fleet_with(client("one", "{}"), memory.config("s"));
-    assert_eq!(tools(&fleet), 1);
+    comes_true(|| tools(&fleet) == 1).await;
 }
 
 #[tokio::test]
@@ -243,6 +254,7 @@ async fn a_corrupt_or_foreign_file_is_ignored_with_a_warning_and_the_server_is_l
         let other = ServerConfig::custom("s", "other identity", one_tool("foreign"));
         let (fleet, server) = start(&store, other);
         connected(&server).await;
+        catalogs_are_stored(store.path(), 2).await;
         fleet.close(LONG).await;
         let own = identity_file(&store, &one_tool("x").config("s"));
         let foreign = files(&store).into_iter().find(|path| *path != own).unwrap();
@@ -263,11 +275,13 @@ async fn a_corrupt_or_foreign_file_is_ignored_with_a_warning_and_the_server_is_l
             start(&store, memory.config("s"))
         };
         assert_eq!(tools(&fleet), 0, "{content:?}");
+        comes_true(|| warnings.count() > 0).await;
         assert_eq!(warnings.count(), 1, "{content:?}");
         connected(&server).await;
         assert!(fleet.catalog().tool("s__t").is_some());
+        // What is listed is stored again.
+        comes_true(|| fs::read(file).unwrap() != content).await;
         fleet.close(LONG).await;
-        assert_ne!(fs::read(file).unwrap(), content, "what is listed is stored again");
     }
 }
 
@@ -291,6 +305,7 @@ async fn a_server_with_another_identity_inherits_no_catalog() {
     stranger.set_down(false);
     connected(&server).await;
     assert!(fleet.catalog().tool("s__u").is_some());
+    catalogs_are_stored(store.path(), 2).await;
     fleet.close(LONG).await;
     assert_eq!(files(&store).len(), 2, "each has a file of its own");
 }
@@ -308,11 +323,14 @@ async fn what_a_server_marks_private_is_there_after_a_restart_where_this_user_al
         let store = TempDir::new().unwrap();
         fs::set_permissions(store.path(), fs::Permissions::from_mode(mode)).unwrap();
         let memory = Memory::new(script.clone());
-        seed(&store, &memory).await;
+        let (fleet, server) = start(&store, memory.config("s"));
+        connected(&server).await;
+        catalogs_are_stored(store.path(), remembered).await;
+        fleet.close(LONG).await;
         assert_eq!(files(&store).len(), remembered, "{mode:o}");
         memory.set_down(true);
         let (fleet, _server) = start(&store, memory.config("s"));
-        assert_eq!(tools(&fleet), remembered, "{mode:o}");
+        comes_true(|| tools(&fleet) == remembered).await;
     }
 }
 

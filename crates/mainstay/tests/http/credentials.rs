@@ -10,6 +10,7 @@ use std::time::Duration;
 use mainstay::transport::http::{Authorizing, BearerToken, CredentialSource, Credentials};
 use mainstay::{CallErrorKind, Fleet, ServerConfig};
 use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
+use mainstay_testkit::store::catalogs_are_stored;
 use mainstay_testkit::{Script, Speaks};
 use tokio::task::JoinSet;
 
@@ -167,6 +168,7 @@ async fn a_private_catalog_is_stored_only_if_the_owner_of_its_credential_is_know
         };
         let (fleet, server) = keep_with(Fleet::builder().store(store.path()), config);
         connected(&server).await;
+        catalogs_are_stored(store.path(), stored).await;
         fleet.close(SOON).await;
         let files = std::fs::read_dir(store.path()).expect("the store").count();
         assert_eq!(files, stored, "private: {private}, owner: {owner:?}");

@@ -4,6 +4,7 @@ use mainstay::config::HttpKind;
 use mainstay::lifecycle::Cause;
 use mainstay::{Era, Server, StateKind};
 use mainstay_testkit::http::{FaultyHttpProcess, FaultyHttpServer, HttpFault, HttpRule, HttpScript, Serves};
+use mainstay_testkit::store::catalogs_are_stored;
 use mainstay_testkit::{Fault, LEGACY_VERSIONS, MODERN_VERSION, Occurrence, Script, Speaks, Step};
 
 use crate::support::{SOON, connected, echo, keep, next_event, reaches, sent, serve, web, web_at, well};
@@ -228,6 +229,7 @@ async fn what_was_learnt_of_a_server_is_remembered_across_starts() {
             assert!(echo(&server).await.is_ok());
             assert_eq!(sent(&remote, "server/discover"), discovers[start], "{speaks:?}");
             assert_eq!(sent(&remote, "initialize"), initializes[start], "{speaks:?}");
+            catalogs_are_stored(store.path(), 1).await;
             fleet.close(SOON).await;
         }
     }

@@ -51,7 +51,7 @@ async fn a_timeout_cancels_at_the_server_keeps_the_connection_and_drops_the_late
         let generation = connected(&server).await;
         let options = CallOptions::default().idle_timeout(MOMENT);
         let error = server
-            .call("slow_then_answer", &json!({ "ms": 600 }))
+            .call("slow_then_answer", &json!({ "ms": 3000 }))
             .options(options)
             .await;
         let error = error.expect_err("too slow");
@@ -64,7 +64,7 @@ async fn a_timeout_cancels_at_the_server_keeps_the_connection_and_drops_the_late
         assert_cancelled(&remote, speaks).await;
 
         // The late answer would come while another call waits.
-        let reply = call(&server, "sleep_ms", json!({ "ms": 800 }))
+        let reply = call(&server, "sleep_ms", json!({ "ms": 3500 }))
             .await
             .expect("its own answer");
         assert!(reply.result.as_str().contains("slept"), "{}", reply.result);
@@ -132,9 +132,9 @@ async fn progress_extends_the_idle_timeout_and_reaches_the_caller() {
         seen(&remote, |traffic| traffic.live_streams() > 0).await;
         let (progress, mut steps) = mpsc::channel(64);
         let options = CallOptions::default()
-            .idle_timeout(Duration::from_millis(700))
+            .idle_timeout(Duration::from_secs(3))
             .timeout(SOON);
-        let arguments = json!({ "steps": 8, "interval_ms": 150 });
+        let arguments = json!({ "steps": 8, "interval_ms": 500 });
         let reply = server
             .call("progress", &arguments)
             .options(options.progress(progress))

@@ -176,8 +176,11 @@ async fn a_call_that_outlasts_the_drain_is_cut() {
 #[tokio::test]
 async fn a_server_removed_and_added_again_never_overlaps_with_its_old_process_nor_repeats_a_generation() {
     let (ledger, others) = (Ledger::temporary(), Ledger::temporary());
-    // It ends by SIGTERM, two seconds after the end of its input: time for a neighbour to start.
-    let slow_to_end = FaultyServer::new().ledger(&ledger).on(Step::Eof, Fault::Hang);
+    // It is killed four seconds after the end of its input: time for a neighbour to start.
+    let slow_to_end = FaultyServer::new()
+        .ledger(&ledger)
+        .ignores_term()
+        .on(Step::Eof, Fault::Hang);
     let config = || stdio("back", &slow_to_end);
     let (fleet, first) = keep(config());
     let mut seen = vec![connected(&first).await];

@@ -102,11 +102,12 @@ fn watched(ledger: &Ledger) -> FaultyServer {
         .on(Step::Eof, Fault::Hang)
 }
 
-/// Less than the 2 s after which the whole ladder comes to SIGTERM.
-const SHORT: Duration = Duration::from_millis(1500);
+/// Less than the 4 s after which the whole ladder comes to SIGKILL: a server that is not hastened is overdue. There is more than a second
+/// for each rung.
+const SHORT: Duration = Duration::from_secs(3);
 
-/// Less than the 4 s after which it comes to SIGKILL; the rest is for a busy machine.
-const HASTENED: Duration = Duration::from_millis(3500);
+/// Less than those 4 s.
+const HASTENED: Duration = Duration::from_millis(3800);
 
 fn assert_signalled_and_gone(ledger: &Ledger) {
     let signals: Vec<_> = ledger
@@ -123,9 +124,7 @@ async fn a_close_shorter_than_the_ladder_shows_every_rung_before_it_kills() {
     let ledger = Ledger::temporary();
     let (fleet, server) = keep(stdio("watched", &watched(&ledger)));
     connected(&server).await;
-    let began = Instant::now();
     let report = fleet.close(SHORT).await;
-    assert!(began.elapsed() < HASTENED, "{:?}", began.elapsed());
     assert_signalled_and_gone(&ledger);
     let [closed] = &report.servers[..] else {
         panic!("{report:?}")
@@ -153,11 +152,12 @@ async fn a_stop_that_is_under_way_when_the_fleet_is_closed_is_hastened() {
                 .wait_for_async(|ledger| ledger.count("eof") == 1, SOON)
                 .await
         );
-        let began = Instant::now();
         let report = fleet.close(SHORT).await;
-        assert!(began.elapsed() < HASTENED, "{:?}", began.elapsed());
         assert_signalled_and_gone(&ledger);
-        assert!(report.servers.iter().all(|server| !server.overdue), "{report:?}");
+        let [closed] = &report.servers[..] else {
+            panic!("{report:?}")
+        };
+        assert!(!closed.overdue, "{closed:?}");
     }
 }
 
@@ -176,10 +176,12 @@ async fn a_close_waits_for_no_apply_that_waits_for_an_old_server_and_nothing_is_
             .wait_for_async(|ledger| ledger.count("eof") == 1, SOON)
             .await
     );
-    let began = Instant::now();
-    fleet.close(SHORT).await;
-    assert!(began.elapsed() < HASTENED, "{:?}", began.elapsed());
+    let report = fleet.close(SHORT).await;
     assert_signalled_and_gone(&ledger);
+    let [closed] = &report.servers[..] else {
+        panic!("{report:?}")
+    };
+    assert!(closed.killed && !closed.overdue, "{closed:?}");
     assert_eq!(applying.await.expect("no panic").added, [""; 0]);
     let never = fleet
         .apply(built([stdio("new", &FaultyServer::new().ledger(&newer))]))

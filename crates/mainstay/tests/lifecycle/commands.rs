@@ -70,8 +70,11 @@ async fn a_disable_while_it_starts_cuts_the_start_short() {
 #[tokio::test]
 async fn an_enable_during_disabling_ends_connected_once_the_old_process_is_gone() {
     let ledger = Ledger::temporary();
-    // It ends by SIGTERM, which comes later than the next steps of this test.
-    let slow_to_end = FaultyServer::new().ledger(&ledger).on(Step::Eof, Fault::Hang);
+    // It is killed in the end, which comes later than the next steps of this test.
+    let slow_to_end = FaultyServer::new()
+        .ledger(&ledger)
+        .ignores_term()
+        .on(Step::Eof, Fault::Hang);
     let (fleet, server) = keep(stdio("slow", &slow_to_end));
     let old = connected_pid(&server).await;
     let mut events = fleet.events();

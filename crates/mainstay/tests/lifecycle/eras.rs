@@ -5,6 +5,7 @@ use std::time::Duration;
 use mainstay::{CallOptions, Era, Fleet, Policy, ServerConfig, StateKind};
 use mainstay_lifecycle::Backoff;
 use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript};
+use mainstay_testkit::store::catalogs_are_stored;
 use mainstay_testkit::{
     AnswerFault, Fault, FaultyServer, Garbage, LEGACY_VERSIONS, Ledger, MODERN_VERSION, Occurrence, Script,
     Speaks, Step,
@@ -77,6 +78,7 @@ async fn a_server_that_dies_when_probed_is_started_again_and_spoken_to_in_the_ol
     let fleet = start();
     let server = fleet.server("fragile").unwrap();
     connected(&server).await;
+    catalogs_are_stored(store.path(), 1).await;
     let asked: Vec<_> = ledger
         .lines()
         .into_iter()
@@ -417,6 +419,7 @@ async fn what_a_probe_broke_is_remembered_on_disk_so_that_the_next_fleet_begins_
                 .store(store.path())
                 .start(built([stdio("broken", &faulty)]));
             connected(&fleet.server("broken").unwrap()).await;
+            catalogs_are_stored(store.path(), 1).await;
             fleet.close(SOON).await;
             assert_eq!((ledger.pids().len(), ledger.count("discover")), (starts, asked));
         }

@@ -25,11 +25,10 @@ fn closing_within(limit: Duration) -> Policy {
 #[tokio::test]
 async fn a_server_that_will_not_end_blocks_no_restart_no_caller_and_no_other_server() {
     let ledger = Ledger::temporary();
-    let policy = closing_within(Duration::from_secs(1));
     // Restarted in no time: what it takes, it takes because of the close.
     let memory = InMemory::playing(Script::new());
     let mut servers = built([
-        stdio("stubborn", &stubborn(&ledger)).policy(policy),
+        stdio("stubborn", &stubborn(&ledger)),
         stdio("other", &FaultyServer::new()),
     ]);
     servers.extend(built([memory.config("restarted")]));
@@ -48,7 +47,23 @@ async fn a_server_that_will_not_end_blocks_no_restart_no_caller_and_no_other_ser
         is_alive(old),
         "nothing waited for the close, which is still under way"
     );
+    assert!(
+        ledger
+            .wait_for_async(|ledger| ledger.pids().len() == 2, SOON)
+            .await
+    );
+    assert!(!is_alive(old), "the next one starts when the old one is gone");
+    connected(&server).await;
+    fleet.close(Duration::from_secs(1)).await;
+}
 
+#[tokio::test]
+async fn a_close_ends_at_its_deadline_and_the_next_start_costs_no_attempt() {
+    let ledger = Ledger::temporary();
+    let policy = closing_within(Duration::from_secs(1));
+    let (fleet, server) = keep(stdio("stubborn", &stubborn(&ledger)).policy(policy));
+    let old = connected_pid(&server).await;
+    server.restart().await.expect("taken");
     let started_again = |ledger: &Ledger| ledger.pids().len() == 2;
     assert!(ledger.wait_for_async(started_again, SOON).await);
     assert!(!is_alive(old), "the next one starts when the old one is gone");

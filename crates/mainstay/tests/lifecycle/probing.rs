@@ -97,7 +97,8 @@ async fn a_process_of_one_thread_that_works_on_a_call_is_left_alone() {
     let blocks = FaultyServer::new()
         .on(Step::Call, Fault::Block { ms: 3_000 })
         .ledger(&ledger);
-    let policy = probing(Duration::from_millis(100), Duration::from_millis(100), 1);
+    // Between two looks it gets some time of the processor, on however busy a machine.
+    let policy = probing(Duration::from_millis(500), Duration::from_millis(500), 1);
     let (_fleet, server) = keep(stdio("single", &blocks).policy(policy));
     let generation = connected(&server).await;
     let reply = echo(&server, CallOptions::default())

@@ -19,7 +19,7 @@ use crate::LONG;
 use crate::subscriptions::{NotificationReader, Subscriptions};
 
 /// A lost call is told so long before its deadline, on however busy a machine.
-const SOON: Duration = Duration::from_secs(2);
+const SOON: Duration = Duration::from_secs(10);
 
 /// One visit to a server: what to call there, and what it must be found to speak.
 #[derive(Clone)]

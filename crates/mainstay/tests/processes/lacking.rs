@@ -1,11 +1,11 @@
 //! What this machine lacks is said as such, costs the server nothing, and is tried again.
 
 use std::fs::File;
-use std::net::TcpListener;
 use std::time::Duration;
 
 use mainstay::{Fleet, Policy, Server, ServerConfig, StateKind, Status};
 use mainstay_testkit::FaultyServer;
+use mainstay_testkit::http::Port;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::support::{LONG, Stage, is_alone};
@@ -48,9 +48,8 @@ fn a_lack_of_descriptors_costs_no_budget_and_ends_by_itself() {
         let program = stage
             .server("program", FaultyServer::new())
             .policy(policy.clone());
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let closed = format!("http://{}/mcp", listener.local_addr().unwrap());
-        drop(listener);
+        let port = Port::free().unwrap();
+        let closed = format!("http://{}/mcp", port.address());
         let address = ServerConfig::http("address", closed).policy(policy);
 
         let taken = take_all();

@@ -13,7 +13,7 @@ use super::{Shared, noting, server_pid, socket, wait_until};
 fn an_idle_daemon_ends_with_nothing_left_behind_and_the_next_bridge_starts_another() {
     let shared = Shared::new();
     let ledger = Ledger::temporary();
-    let short = ["daemon", "start", "--idle", "1s", "--linger", "100ms"];
+    let short = ["daemon", "start", "--idle", "5s", "--linger", "100ms"];
     shared.sandbox.run(&short).exits(0);
     // A connection that says nothing is a user too. It keeps the daemon until the bridge is there: one that comes too late would start a
     // daemon with other times.
@@ -23,7 +23,7 @@ fn an_idle_daemon_ends_with_nothing_left_behind_and_the_next_bridge_starts_anoth
     let daemon = shared.daemon_pid();
     drop(held);
     // Longer than the idle time.
-    host.call("sleep_ms", &json!({ "ms": 1500 }));
+    host.call("sleep_ms", &json!({ "ms": 5500 }));
     assert_eq!(
         shared.daemon_pid(),
         daemon,
@@ -62,7 +62,7 @@ fn a_host_that_comes_before_the_linger_time_is_over_keeps_the_server() {
     let ledger = Ledger::temporary();
     shared
         .sandbox
-        .run(&["daemon", "start", "--linger", "2s"])
+        .run(&["daemon", "start", "--linger", "8s"])
         .exits(0);
     let mut host = shared.host(&[], &noting(&ledger));
     let first = server_pid(&mut host);
@@ -70,7 +70,7 @@ fn a_host_that_comes_before_the_linger_time_is_over_keeps_the_server() {
     let mut host = shared.host(&[], &noting(&ledger));
     assert_eq!(server_pid(&mut host), first);
     // Until the linger time that began with the first host is over.
-    host.call("sleep_ms", &json!({ "ms": 2500 }));
+    host.call("sleep_ms", &json!({ "ms": 8500 }));
     assert_eq!(server_pid(&mut host), first);
     assert_eq!(ledger.pids().len(), 1);
 }
@@ -85,7 +85,7 @@ fn a_call_that_outlasts_the_drain_time_fails_with_its_outcome_and_is_not_repeate
         .exits(0);
     let mut host = shared.host(&[], &noting(&ledger));
     server_pid(&mut host);
-    let call = host.begin_call("sleep_ms", &json!({ "ms": 3000 }));
+    let call = host.begin_call("sleep_ms", &json!({ "ms": 60_000 }));
     wait_until("the call runs", || {
         let status = shared.sandbox.run(&["status", "--json"]).json();
         status["servers"][0]["calls"]["in_flight"] == 1
@@ -149,7 +149,9 @@ fn a_host_that_closes_its_side_in_the_middle_of_a_call_disturbs_no_other() {
 fn answers_that_are_on_their_way_when_the_host_closes_its_side_still_come() {
     let shared = Shared::new();
     let mut host = shared.host(&[], &mainstay_testkit::FaultyServer::new());
-    let call = host.begin_call("sleep_ms", &json!({ "ms": 200 }));
+    // What is on its way has a second, and no server needs to start in it.
+    server_pid(&mut host);
+    let call = host.begin_call("sleep_ms", &json!({ "ms": 20 }));
     host.close_input();
     assert_eq!(host.answer(call)["result"]["content"][0]["text"], "slept");
     host.leave().exits(0);

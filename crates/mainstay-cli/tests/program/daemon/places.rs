@@ -177,8 +177,10 @@ fn another_user_is_refused() {
     assert_eq!(attempt(), "answer: b''");
     open("run/daemon.sock", 0o600);
     open("run", 0o700);
-    let log = fs::read_to_string(shared.sandbox.path("run/daemon.log")).unwrap();
-    assert!(log.contains("another user"), "{log}");
+    wait_until("the log tells of another user", || {
+        let log = fs::read_to_string(shared.sandbox.path("run/daemon.log")).unwrap();
+        log.contains("another user")
+    });
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn is_tools_changed(message: &Value) -> bool {
 fn host_that_listed(shared: &Shared) -> Host {
     shared.sandbox.configure(&json!({ "one": good() }));
     let mut host = Host::start(&shared.sandbox, &["connect"]);
-    assert!(host.tools().contains(&"one__echo".to_owned()));
+    host.lists("one__echo");
     host
 }
 

@@ -1,8 +1,9 @@
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use mainstay_testkit::guarded;
 use rustix::process::Signal;
 
 use super::super::guardian;
@@ -10,11 +11,6 @@ use super::{LONG, PATIENT_LADDER, comes_true, kill, marked, rerun, runs, start, 
 
 /// What is promised for the time after this program was killed.
 const PROMISED: Duration = Duration::from_secs(1);
-
-/// On a machine with too much to do everything takes longer, a guardian too: it is given the time in which another shell
-/// goes twice as often through what a guardian goes through at most seven times.
-const ROUNDS: u32 = 14;
-const ROUND: &str = "sleep 0.05; grep -laF of-nobody /proc/[0-9]*/environ";
 
 #[test]
 fn nothing_survives_a_second_when_the_program_is_killed() {
@@ -192,23 +188,8 @@ fn a_guardian_ends_only_groups_that_were_not_taken_from_its_list() {
 }
 
 /// Whether the condition comes true within what is promised.
-fn comes_true_as_promised(mut condition: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + PROMISED;
-    let mut rounds = 0;
-    while !condition() {
-        if rounds >= ROUNDS && Instant::now() > deadline {
-            return false;
-        }
-        let mut round = Command::new("/bin/sh");
-        let done = round
-            .args(["-c", ROUND])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        // No process is found, which is no success.
-        let _found = done.status().unwrap();
-        rounds += 1;
-    }
-    true
+fn comes_true_as_promised(condition: impl FnMut() -> bool) -> bool {
+    guarded::comes_true_as_promised(PROMISED, condition)
 }
 
 /// A second program, killed at the latest when the test ends.

@@ -5,8 +5,8 @@ use tokio::time::Instant;
 
 use super::super::{ProcessExit, Rung};
 use super::{
-    LONG, Ladder, NO_EOF_LADDER, PATIENT_LADDER, SHORT_LADDER, ShutdownDeadline, kill, marked, runs, start,
-    stop,
+    LONG, Ladder, NO_EOF_LADDER, PATIENT_LADDER, SHORT_LADDER, ShutdownDeadline, comes_true, kill, marked,
+    runs, start, stop,
 };
 
 /// A ladder for a leader that ends by SIGTERM, whenever it comes to that, and leaves some behind who do not.
@@ -154,6 +154,10 @@ async fn a_double_fork_does_not_escape_a_stop() {
         start("(setsid sh -c '(trap \"\" TERM HUP; echo $$; exec sleep 1000) & exit' &); exec sleep 1000");
     server.says().await;
     let marker = server.process.marker().to_owned();
+    assert!(
+        comes_true(LONG, || marked(&marker).len() == 2),
+        "nothing but the leader and the one that escapes"
+    );
     let stopped = stop(server.process, &LEADER_FIRST).await;
     assert_eq!((stopped.by, stopped.survivors), (Rung::Terminated, 0));
     assert_eq!(stopped.swept, 1);
@@ -193,13 +197,14 @@ async fn a_process_that_outlives_the_leader_may_still_end_by_itself() {
 
 #[tokio::test]
 async fn no_process_of_the_group_gets_sigterm_twice() {
-    let told = "trap \"echo told >&2\" TERM; echo $$; while :; do sleep 0.01; done";
+    // It ends a moment after it was told: time to be told again.
+    let told = "trap \"echo told >&2; told=x\" TERM; echo $$; left=xxxxxxxxxxxxxxxxxxxx
+                while [ $left ]; do sleep 0.01; [ $told ] && left=${left#x}; done";
     let mut server = start(&format!("sh -c '{told}' & exec sleep 1000"));
     server.says().await;
     let ring = server.ring.clone();
-    // Time to say it before it is killed.
     let ladder = Ladder {
-        straggler_grace: Duration::from_secs(1),
+        straggler_grace: LONG,
         ..LEADER_FIRST
     };
     let stopped = stop(server.process, &ladder).await;
@@ -207,8 +212,8 @@ async fn no_process_of_the_group_gets_sigterm_twice() {
     assert_eq!(ring.tail(9).iter().filter(|line| line.text == "told").count(), 1);
 }
 
-/// Much less than any rung of the patient ladder.
-const HURRY: Duration = Duration::from_secs(5);
+/// Less than any rung of the patient ladder, and seconds for each rung.
+const HURRY: Duration = Duration::from_secs(15);
 
 #[tokio::test]
 async fn a_stop_under_way_that_must_hurry_still_shows_sigterm_before_it_kills() {

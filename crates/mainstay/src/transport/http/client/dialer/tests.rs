@@ -346,9 +346,14 @@ async fn a_name_that_resolves_to_a_refused_address_is_not_connected_to() {
 
 #[tokio::test]
 async fn a_name_that_changes_its_address_between_the_check_and_the_connection_gains_nothing() {
-    let outside = TcpListener::bind(("127.0.0.2", 0)).await.unwrap();
-    let port = outside.local_addr().unwrap().port();
-    let inside = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+    // A port that is free at one address may be in use at the other.
+    let (outside, inside, port) = loop {
+        let outside = TcpListener::bind(("127.0.0.2", 0)).await.unwrap();
+        let port = outside.local_addr().unwrap().port();
+        if let Ok(inside) = TcpListener::bind(("127.0.0.1", port)).await {
+            break (outside, inside, port);
+        }
+    };
     let (rebinding, asked) = scripted_lookup(&[&["127.0.0.2"], &["127.0.0.1"]]);
     let origin: Uri = format!("http://rebinding.example:{port}").parse().unwrap();
     let first = checked_tcp(&origin, &public_only(), &rebinding).await;
