@@ -102,6 +102,32 @@ async fn a_busy_server_that_does_not_answer_a_probe_is_shown_as_silent_and_stays
 }
 
 #[tokio::test]
+async fn calls_that_fail_in_a_row_do_not_cost_an_older_one_its_connection_while_the_server_answers() {
+    for speaks in ERAS {
+        for fault in [HttpFault::status(500), HttpFault::Close] {
+            let slow = HttpRule::on("tools/call", HttpFault::Delay { ms: 3_000 }).named("append");
+            let fails = HttpRule::on("tools/call", fault.clone()).named("put");
+            let http = HttpScript::new().rule(slow).rule(fails);
+            let remote = serve(Script::new().speaks(speaks), http).await;
+            let (_fleet, server) = keep(web_at(&remote).policy(probing(60_000, 5_000, 2)));
+            let first = connected(&server).await;
+            let running = tokio::spawn({
+                let server = server.clone();
+                async move { server.call("append", &json!({ "key": "old" })).await }
+            });
+            seen(&remote, |traffic| traffic.noted("call append old") == 1).await;
+            for _ in 0..7 {
+                let failed = server.call("put", &json!({})).await;
+                assert!(failed.is_err(), "{fault:?}");
+            }
+            let reply = running.await.expect("no panic").expect("answered");
+            assert_eq!(reply.generation.0, first, "{speaks:?}, {fault:?}");
+            assert_eq!(server.status().starts, 1);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_call_that_breaks_makes_its_server_be_looked_after_at_once() {
     for speaks in ERAS {
         let remote = well(speaks).await;

@@ -112,6 +112,23 @@ async fn a_process_of_one_thread_that_works_on_a_call_is_left_alone() {
     );
 }
 
+#[tokio::test]
+async fn a_process_that_does_not_read_its_calls_is_replaced_and_they_run_on_the_next() {
+    let ledger = Ledger::temporary();
+    let stops_reading = Rule::new(Step::Call, Fault::StopReading).first_starts(1);
+    let deaf = FaultyServer::new().ledger(&ledger).rule(stops_reading);
+    let policy = probing(Duration::from_millis(500), Duration::from_millis(500), 2);
+    let (_fleet, server) = keep(stdio("deaf", &deaf).policy(policy));
+    let first = connected(&server).await;
+    let hurried = || CallOptions::default().timeout(Duration::from_millis(300));
+    echo(&server, hurried()).await.expect_err("it no longer answers");
+    let more_than_a_pipe_takes = json!({ "text": "x".repeat(1 << 20) });
+    let large = server.call("echo", &more_than_a_pipe_takes).options(hurried());
+    large.await.expect_err("a part of it was written");
+    let reply = echo(&server, CallOptions::default()).await;
+    assert!(reply.expect("it was not read").generation.0 > first);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_silent_connection_is_asked_as_often_as_the_policy_says_and_no_more() {
     let memory = InMemory::choosing(|attempt| {
