@@ -207,16 +207,15 @@ fn words(error: &CallError, advice: &Advice) -> String {
             )
         }
         CallErrorKind::Lost { reason, failure } => {
-            let why = failure
-                .as_ref()
-                .map_or_else(|| reason.clone(), ToString::to_string);
-            match failure.as_ref().and_then(|failure| failure.challenge.as_ref()) {
-                None => format!(
-                    "The connection to server {server} was lost ({why}), and it is being restarted. {}",
-                    ran(outcome)
-                ),
-                Some(_login) => format!(
-                    "The connection to server {server} was lost ({why}). {} {}",
+            let lost = format!("The connection to server {server} was lost");
+            match failure {
+                // Over HTTP that may be the connection of this call alone.
+                None => format!("{lost} ({reason}). {}", ran(outcome)),
+                Some(failure) if failure.challenge.is_none() => {
+                    format!("{lost} ({failure}), and it is being restarted. {}", ran(outcome))
+                }
+                Some(failure) => format!(
+                    "{lost} ({failure}). {} {}",
                     whether_it_ran(outcome),
                     must_log_in(server, advice)
                 ),

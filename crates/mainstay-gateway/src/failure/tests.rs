@@ -188,14 +188,13 @@ fn the_failure_of_a_call_says_whether_it_may_have_run() {
     for (error, text, outcome) in [
         (
             lost(Outcome::Unknown),
-            "The connection to server files was lost (the stream ended), and it is being restarted. The call may have \
-             run: check its effects before you call it again.",
+            "The connection to server files was lost (the stream ended). The call may have run: check its effects before \
+             you call it again.",
             "unknown",
         ),
         (
             lost(Outcome::NotSent),
-            "The connection to server files was lost (the stream ended), and it is being restarted. The call did not \
-             run. Call it again in a moment.",
+            "The connection to server files was lost (the stream ended). The call did not run. Call it again in a moment.",
             "not_sent",
         ),
         (
