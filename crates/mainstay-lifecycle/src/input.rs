@@ -50,7 +50,7 @@ pub enum Input {
     /// A call was answered, which proves the connection.
     CallAnswered(Generation),
     /// A call failed in transport, timed out, or was throttled.
-    CallFailed(Generation, Recovery, OlderCalls),
+    CallFailed(Generation, Recovery, OtherCalls),
     /// The connection may be dead (for example, a stream of it broke): probe it now.
     ProbeNow(Generation),
     /// The probe was answered. An error is an answer too.
@@ -64,14 +64,14 @@ pub enum Input {
     Timer(Vitals),
 }
 
-/// Whether calls still run that began before the first of the failed calls in a row. They may show that the server is well,
-/// and that only those calls failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum OlderCalls {
-    /// None runs.
-    Done,
-    /// At least one runs.
-    Running,
+/// The calls that run on a connection beside one that failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct OtherCalls {
+    /// Calls run that began before the first of the failed calls in a row. They may show that the server is well, and that
+    /// only those calls failed.
+    pub are_older: bool,
+    /// They can finish beside the next connection, because the server is no process.
+    pub can_finish: bool,
 }
 
 /// The result of a listing.

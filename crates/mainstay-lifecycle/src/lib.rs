@@ -41,7 +41,7 @@ mod time;
 mod tokens;
 
 pub use effect::{Cause, CloseMode, Effect, Effects, Transition};
-pub use input::{Input, Listing, OlderCalls, Recovery, Vitals};
+pub use input::{Input, Listing, OtherCalls, Recovery, Vitals};
 pub use machine::{Deadline, Desired, Machine, Timer};
 pub use policy::{Backoff, Bucket, Expiry, Policy, Probe, TimeLimits, WhenLost, WhenSpent};
 pub use state::{Attempt, DisconnectReason, LiveConnection, OpenConnection, Pause, State, StateKind};

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::effect::{Cause, CloseMode, Effect, Effects, Transition};
-use crate::input::{Input, Listing, OlderCalls, Recovery, Vitals};
+use crate::input::{Input, Listing, OtherCalls, Recovery, Vitals};
 use crate::machine::{Closing, Machine};
 use crate::policy::{Policy, WhenLost, WhenSpent};
 use crate::state::{
@@ -255,11 +255,11 @@ impl MachineStep<'_> {
         self.recover(generation, cause, recovery);
     }
 
-    /// Gives the current connection up, which accepts nothing new. Its running calls may finish.
-    pub(crate) fn retire(&mut self, recovery: Recovery) {
+    /// Gives the current connection up. Its running calls may finish.
+    pub(crate) fn retire(&mut self, cause: Cause, recovery: Recovery) {
         if let Some(generation) = self.machine.state.generation() {
             self.detach_with_calls();
-            self.recover(generation, Cause::Lost, recovery);
+            self.recover(generation, cause, recovery);
         }
     }
 
@@ -376,7 +376,7 @@ impl MachineStep<'_> {
 
     /// Too many failures in a row end the connection. If older calls run, a probe decides: one caller's failures are not to
     /// cost the others their calls.
-    pub(crate) fn call_failed(&mut self, recovery: Recovery, older: OlderCalls) {
+    pub(crate) fn call_failed(&mut self, recovery: Recovery, others: OtherCalls) {
         let policy = &self.machine.policy;
         let State::Connected(live) = &mut self.machine.state else {
             return;
@@ -384,10 +384,11 @@ impl MachineStep<'_> {
         let limit = policy.call_failures.get();
         live.call_failures = live.call_failures.saturating_add(1).min(limit);
         let is_over = live.call_failures >= limit;
-        let can_ask = policy.probe.is_some() && older == OlderCalls::Running;
+        let can_ask = policy.probe.is_some() && others.are_older;
         match (recovery.is_retriable(), is_over) {
             (true, false) => {}
             (true, true) if can_ask => self.probe_now(),
+            (true, true) if others.can_finish => self.retire(Cause::CallsFailed, recovery),
             (true, true) | (false, _) => self.lose(Cause::CallsFailed, recovery),
         }
     }

@@ -130,7 +130,7 @@ impl MachineStep<'_> {
                 let until = self.now + self.granted(pause);
                 self.effects.push(Effect::Hold(generation, until));
             }
-            (Connected(_), Input::CallFailed(_, recovery, older)) => self.call_failed(recovery, older),
+            (Connected(_), Input::CallFailed(_, recovery, others)) => self.call_failed(recovery, others),
             // Only a connected server takes calls.
             (
                 Disabled | Disabling | Connecting { .. } | Disconnected(_) | PermanentlyFailed,
@@ -138,7 +138,7 @@ impl MachineStep<'_> {
             ) => {}
 
             (_, Input::Lost(_)) => self.lose(Cause::Lost, Recovery::Retry),
-            (_, Input::Retired(_, recovery)) => self.retire(recovery),
+            (_, Input::Retired(_, recovery)) => self.retire(Cause::Lost, recovery),
             (_, Input::Closed(generation)) => self.closed(generation),
             // The budget stays as it is: the dial takes its token, and a failure counts.
             (_, Input::Reachable(_)) => self.enter(self.next_attempt(self.now), Cause::Reachable),

@@ -10,7 +10,7 @@ use crate::effect::{Effect, Transition};
 use crate::explore::invariants::{self, Violation, ensure};
 use crate::explore::search::SearchScope;
 use crate::explore::trace::Trace;
-use crate::input::{Input, Listing, OlderCalls, Recovery, Vitals};
+use crate::input::{Input, Listing, OtherCalls, Recovery, Vitals};
 use crate::machine::Machine;
 use crate::policy::Policy;
 use crate::state::{Attempt, DisconnectReason, ListingPhase, OpenConnection, SilenceWatch, State};
@@ -163,8 +163,9 @@ impl Simulation {
             let reports = reports.filter(|report| match report {
                 Input::Listed(_, listing) => ttl || *listing != said,
                 Input::Retired(..) => beside,
+                Input::CallFailed(_, Recovery::Retry, YOUNGER_CALLS_THAT_FINISH) => beside,
                 // Without probes it makes no difference.
-                Input::CallFailed(_, Recovery::Retry, OlderCalls::Running) => probes,
+                Input::CallFailed(_, Recovery::Retry, OLDER_CALLS) => probes,
                 _ => true,
             });
             events.extend(reports.map(TimedInput::at_once));
@@ -316,8 +317,18 @@ fn commands(beside: bool) -> impl Iterator<Item = Input> {
     commands.into_iter().chain(beside)
 }
 
+const OLDER_CALLS: OtherCalls = OtherCalls {
+    are_older: true,
+    can_finish: false,
+};
+
+const YOUNGER_CALLS_THAT_FINISH: OtherCalls = OtherCalls {
+    are_older: false,
+    can_finish: true,
+};
+
 /// Every report but `Closed` and `Reachable`, plausible or not.
-fn reports(generation: Generation) -> [Input; 28] {
+fn reports(generation: Generation) -> [Input; 29] {
     [
         Input::Begun(generation),
         Input::Opened(generation),
@@ -340,11 +351,16 @@ fn reports(generation: Generation) -> [Input; 28] {
         Input::Retired(generation, Recovery::Retry),
         Input::Retired(generation, Recovery::RetryWhenReachable),
         Input::CallAnswered(generation),
-        Input::CallFailed(generation, Recovery::Retry, OlderCalls::Done),
-        Input::CallFailed(generation, Recovery::Retry, OlderCalls::Running),
-        Input::CallFailed(generation, Recovery::RetryAfter(RETRY_AFTER), OlderCalls::Done),
-        Input::CallFailed(generation, Recovery::RetryLack, OlderCalls::Done),
-        Input::CallFailed(generation, Recovery::Login, OlderCalls::Running),
+        Input::CallFailed(generation, Recovery::Retry, OtherCalls::default()),
+        Input::CallFailed(generation, Recovery::Retry, OLDER_CALLS),
+        Input::CallFailed(generation, Recovery::Retry, YOUNGER_CALLS_THAT_FINISH),
+        Input::CallFailed(
+            generation,
+            Recovery::RetryAfter(RETRY_AFTER),
+            OtherCalls::default(),
+        ),
+        Input::CallFailed(generation, Recovery::RetryLack, OtherCalls::default()),
+        Input::CallFailed(generation, Recovery::Login, YOUNGER_CALLS_THAT_FINISH),
         Input::ProbeNow(generation),
         Input::ProbeAnswered(generation),
     ]

@@ -5,7 +5,7 @@
 
 use crate::effect::{CloseMode, Effect};
 use crate::explore::invariants::{Violation, ensure};
-use crate::input::{Input, Listing, OlderCalls, Recovery, Vitals};
+use crate::input::{Input, Listing, OtherCalls, Recovery, Vitals};
 use crate::machine::Closing;
 use crate::policy::{Bucket, Policy};
 use crate::state::StateKind;
@@ -189,8 +189,11 @@ impl Trace {
                 if let Some(current) = &mut self.current {
                     let is_listed = current.is_listed();
                     let mut expected = current.note_input(input, now, policy);
-                    let calls_finish = matches!(input, Input::Retired(..))
-                        || expected.end == Some(ExpectedEnd::Loss(Recovery::Login));
+                    let calls_finish = match (input, expected.end) {
+                        (_, Some(ExpectedEnd::Loss(Recovery::Login))) | (Input::Retired(..), _) => true,
+                        (Input::CallFailed(_, _, others), Some(_)) => others.can_finish,
+                        _ => false,
+                    };
                     expected.beside = is_listed && calls_finish;
                     self.count_loss(expected, now, policy);
                     return expected;
@@ -425,9 +428,11 @@ impl Current {
                     ..Expectation::default()
                 };
             }
-            Input::CallFailed(_, recovery, older) if self.is_listed() && recovery != Recovery::RetryLack => {
+            Input::CallFailed(_, recovery, OtherCalls { are_older, .. })
+                if self.is_listed() && recovery != Recovery::RetryLack =>
+            {
                 self.call_failures = policy.call_failures.get().min(self.call_failures + 1);
-                let is_asked = older == OlderCalls::Running && policy.probe.is_some();
+                let is_asked = are_older && policy.probe.is_some();
                 if self.is_doubted(policy) && recovery.is_retriable() && is_asked {
                     return Expectation {
                         may_probe: self.probe.is_none(),

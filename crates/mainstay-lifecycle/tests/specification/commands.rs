@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use mainstay_lifecycle::{
-    Backoff, Bucket, Cause, CloseMode, Desired, DisconnectReason, Effect, Input, OlderCalls, Pause, Policy,
+    Backoff, Bucket, Cause, CloseMode, Desired, DisconnectReason, Effect, Input, OtherCalls, Pause, Policy,
     Recovery, State, StateKind, Timer, Transition, Vitals, WhenSpent,
 };
 
@@ -339,7 +339,11 @@ fn a_login_while_connected_does_not_excuse_a_later_refusal() {
     let mut server = Server::connected(Policy::default());
     server.give(Input::Login);
     let generation = server.generation();
-    server.give(Input::CallFailed(generation, Recovery::Login, OlderCalls::Done));
+    server.give(Input::CallFailed(
+        generation,
+        Recovery::Login,
+        OtherCalls::default(),
+    ));
     assert_eq!(
         *server.machine.state(),
         State::Disconnected(DisconnectReason::AuthRequired)

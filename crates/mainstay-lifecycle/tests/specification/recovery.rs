@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use mainstay_lifecycle::{
-    Backoff, Bucket, CloseMode, DisconnectReason, Effect, Input, OlderCalls, Pause, Policy, Recovery, State,
+    Backoff, Bucket, CloseMode, DisconnectReason, Effect, Input, OtherCalls, Pause, Policy, Recovery, State,
     StateKind, WhenSpent,
 };
 
@@ -20,6 +20,11 @@ fn without_bucket() -> Policy {
         ..Policy::default()
     }
 }
+
+const OLDER: OtherCalls = OtherCalls {
+    are_older: true,
+    can_finish: false,
+};
 
 fn giving_up() -> Policy {
     Policy {
@@ -78,7 +83,7 @@ fn a_connection_whose_port_is_closed_is_followed_by_one_as_soon_as_the_port_is_o
 fn a_call_that_needs_a_login_lets_the_others_finish() {
     let mut server = Server::connected(Policy::default());
     let refused = server.generation();
-    let effects = server.give(Input::CallFailed(refused, Recovery::Login, OlderCalls::Done));
+    let effects = server.give(Input::CallFailed(refused, Recovery::Login, OtherCalls::default()));
     assert_eq!(effects.first(), Some(&Effect::Close(refused, CloseMode::Drain)));
     assert_eq!(
         *server.machine.state(),
@@ -355,19 +360,35 @@ fn calls_that_fail_in_a_row_end_a_connection() {
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
     for _ in 0..2 {
-        server.give(Input::CallFailed(generation, Recovery::Retry, OlderCalls::Done));
+        server.give(Input::CallFailed(
+            generation,
+            Recovery::Retry,
+            OtherCalls::default(),
+        ));
     }
     server.give(Input::CallAnswered(generation));
     for failures in 1..=2 {
-        server.give(Input::CallFailed(generation, Recovery::Retry, OlderCalls::Done));
+        server.give(Input::CallFailed(
+            generation,
+            Recovery::Retry,
+            OtherCalls::default(),
+        ));
         let State::Connected(live) = server.machine.state() else {
             panic!("{failures} failures ended the connection");
         };
         assert_eq!(live.call_failures(), failures, "the status shows them");
     }
-    server.give(Input::CallFailed(generation, Recovery::Retry, OlderCalls::Done));
+    server.give(Input::CallFailed(
+        generation,
+        Recovery::Retry,
+        OtherCalls::default(),
+    ));
     assert_eq!(server.kind(), StateKind::Reconnecting);
-    let again = server.give(Input::CallFailed(generation, Recovery::Retry, OlderCalls::Done));
+    let again = server.give(Input::CallFailed(
+        generation,
+        Recovery::Retry,
+        OtherCalls::default(),
+    ));
     assert_eq!(
         again,
         [Effect::CountStale(generation)],
@@ -379,7 +400,7 @@ fn calls_that_fail_in_a_row_end_a_connection() {
 fn calls_that_fail_in_a_row_beside_an_older_one_end_a_connection_only_if_the_server_does_not_answer() {
     let failed_beside = |server: &mut Server| {
         let generation = server.generation();
-        let failed = Input::CallFailed(generation, Recovery::Retry, OlderCalls::Running);
+        let failed = Input::CallFailed(generation, Recovery::Retry, OLDER);
         assert_eq!(server.give(failed.clone()), []);
         assert_eq!(server.give(failed.clone()), []);
         assert_eq!(server.give(failed), [Effect::Probe(generation)]);
@@ -408,13 +429,29 @@ fn calls_that_fail_in_a_row_beside_an_older_one_end_a_connection_only_if_the_ser
     let mut unprobed = Server::proven(unprobed);
     let generation = unprobed.generation();
     for _ in 0..3 {
-        unprobed.give(Input::CallFailed(
-            generation,
-            Recovery::Retry,
-            OlderCalls::Running,
-        ));
+        unprobed.give(Input::CallFailed(generation, Recovery::Retry, OLDER));
     }
     assert_eq!(unprobed.kind(), StateKind::Reconnecting);
+}
+
+#[test]
+fn calls_that_fail_in_a_row_leave_the_others_to_finish_where_they_can() {
+    let mut server = Server::proven(Policy::default());
+    let generation = server.generation();
+    let others = OtherCalls {
+        are_older: false,
+        can_finish: true,
+    };
+    let failed = Input::CallFailed(generation, Recovery::Retry, others);
+    for _ in 0..2 {
+        assert_eq!(server.give(failed.clone()), []);
+    }
+    let effects = server.give(failed);
+    assert_eq!(
+        effects.first(),
+        Some(&Effect::Close(generation, CloseMode::Drain))
+    );
+    assert_eq!(effects.last(), Some(&Effect::Open(server.generation())));
 }
 
 #[test]
@@ -477,7 +514,11 @@ fn a_slow_probe_with_the_longest_period_does_not_overflow() {
 fn a_call_that_needs_a_login_ends_the_connection_at_once_and_costs_no_budget() {
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
-    server.give(Input::CallFailed(generation, Recovery::Login, OlderCalls::Done));
+    server.give(Input::CallFailed(
+        generation,
+        Recovery::Login,
+        OtherCalls::default(),
+    ));
     assert_eq!(
         *server.machine.state(),
         State::Disconnected(DisconnectReason::AuthRequired)
@@ -489,7 +530,11 @@ fn a_call_that_needs_a_login_ends_the_connection_at_once_and_costs_no_budget() {
 fn a_server_that_throttles_calls_keeps_its_connection_and_its_calls_pause() {
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
-    let throttled = Input::CallFailed(generation, Recovery::RetryAfter(seconds(40)), OlderCalls::Done);
+    let throttled = Input::CallFailed(
+        generation,
+        Recovery::RetryAfter(seconds(40)),
+        OtherCalls::default(),
+    );
     for _ in 0..10 {
         let effects = server.give(throttled.clone());
         assert_eq!(effects, [Effect::Hold(generation, server.now + seconds(40))]);
@@ -502,7 +547,7 @@ fn no_pause_that_a_server_asks_for_is_longer_than_the_policy_grants() {
     let hour = Recovery::RetryAfter(seconds(3_600));
     let mut server = Server::proven(Policy::default());
     let generation = server.generation();
-    let effects = server.give(Input::CallFailed(generation, hour, OlderCalls::Done));
+    let effects = server.give(Input::CallFailed(generation, hour, OtherCalls::default()));
     assert_eq!(effects, [Effect::Hold(generation, server.now + seconds(300))]);
 
     server.give(Input::ListChanged(generation));

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use mainstay_lifecycle::{Generation, Input, Listing, OlderCalls, Recovery, State};
+use mainstay_lifecycle::{Generation, Input, Listing, OtherCalls, Recovery, State};
 use tokio::time::Instant;
 
 use super::dial::{DialError, DialectHint};
 use super::tasks::{KeeperTask, Panicked, TaskKind};
 use super::{Keeper, Report, listing, recovery};
+use crate::config::Target;
 use crate::event::Failure;
 use crate::server::noise;
 
@@ -144,7 +145,7 @@ impl Keeper {
                         | Recovery::GiveUp => self.reported_failure = Some(failure),
                     }
                 }
-                Input::CallFailed(generation, recovery, self.older_calls(generation))
+                Input::CallFailed(generation, recovery, self.other_calls(generation))
             }
             Report::ProbeNow(generation) => Input::ProbeNow(generation),
             Report::ProbeAnswered(generation) => Input::ProbeAnswered(generation),
@@ -188,18 +189,19 @@ impl Keeper {
         self.note_failure(Arc::new(failure));
     }
 
-    /// Whether calls run on this connection that began before the first of the calls in a row that failed.
-    fn older_calls(&mut self, generation: Generation) -> OlderCalls {
+    /// What is known of the calls that run on this connection beside one that failed.
+    fn other_calls(&mut self, generation: Generation) -> OtherCalls {
         let State::Connected(live) = self.machine.state() else {
-            return OlderCalls::Done;
+            return OtherCalls::default();
         };
         if live.call_failures() == 0 {
             self.failing_since = Instant::now();
         }
         let since = self.failing_since;
-        match self.connection_of(generation) {
-            Some(connection) if connection.peer.has_call_before(since) => OlderCalls::Running,
-            Some(_) | None => OlderCalls::Done,
+        let connection = self.connection_of(generation);
+        OtherCalls {
+            are_older: connection.is_some_and(|connection| connection.peer.has_call_before(since)),
+            can_finish: matches!(self.slot.settings.load().target(), Target::Http(_)),
         }
     }
 
