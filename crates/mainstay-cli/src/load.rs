@@ -13,7 +13,9 @@ use mainstay_bridge::hello::DaemonStatus;
 use crate::adhoc;
 use crate::args::{AdHoc, Common};
 use crate::exit::CommandFailure;
+use crate::login;
 use crate::output::{Screen, Text, plain, text};
+use crate::reach::literal;
 use crate::through_daemon::{DaemonView, bridge_to, running_daemon, use_daemon};
 
 /// The name of the server that stands in where there is no configuration.
@@ -337,6 +339,22 @@ impl Setup {
             Source::File { path, .. } => Some(path),
             Source::Demo { .. } | Source::Address | Source::Arguments => None,
         }
+    }
+
+    /// The command that logs in to a server of this configuration, by the server's name. It names the file if a person had to.
+    pub(crate) fn login_command(&self) -> impl Fn(&str) -> String + Send + Sync + use<> {
+        let file = match &self.source {
+            Source::File {
+                path,
+                found: FoundBy::Search(ConfigOrigin::Flag),
+                ..
+            } => std::path::absolute(path).ok(),
+            _ => None,
+        };
+        let option = file.map_or_else(String::new, |file| {
+            format!(" --config {}", literal(&file.display().to_string()))
+        });
+        move |server| login::command(server) + &option
     }
 
     /// Says that no server has this name, and which one may be meant.
