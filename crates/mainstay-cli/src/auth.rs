@@ -11,9 +11,8 @@ use mainstay_login::{LoginKey, LoginStore, ReadLogin};
 use crate::args::Common;
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::json::AuthStatusDocument;
-use crate::load::load;
 use crate::login;
-use crate::logins::{logins, server_named};
+use crate::logins::{configured, logins, server_named};
 use crate::output::{Screen, Text, plain, span, text};
 
 /// Show the logins of servers
@@ -125,7 +124,7 @@ pub(crate) fn run(arguments: &AuthArgs, common: &Common, screen: &Screen) -> Don
 /// The logins of the configured servers, and those that no configured server uses.
 fn of_all(store: &dyn LoginStore, common: &Common) -> Result<Vec<AuthStatus>, CommandFailure> {
     let mut statuses = Vec::new();
-    for server in &load(common)?.servers {
+    for server in &configured(common)?.servers {
         statuses.extend(of_server(store, server, true)?);
     }
     for login in store.all_logins().map_err(CommandFailure::failed)? {

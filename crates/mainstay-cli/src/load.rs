@@ -13,7 +13,9 @@ use mainstay_bridge::hello::DaemonStatus;
 use crate::adhoc;
 use crate::args::{AdHoc, Common};
 use crate::exit::CommandFailure;
+use crate::login;
 use crate::output::{Screen, Text, plain, text};
+use crate::reach::literal;
 use crate::through_daemon::{DaemonView, bridge_to, running_daemon, use_daemon};
 
 /// The name of the server that stands in where there is no configuration.
@@ -66,12 +68,10 @@ pub(crate) enum FoundBy {
 
 /// The servers that a command is about: the one on the command line, or those of the configuration, which is announced.
 pub(crate) fn servers(adhoc: &AdHoc, common: &Common, screen: &Screen) -> Result<Setup, CommandFailure> {
-    if let Some(setup) = adhoc::setup(adhoc, common)? {
-        return Ok(setup);
-    }
     if adhoc.no_daemon {
-        let setup = load(common)?;
-        setup.announce(screen);
+        return configured(adhoc, common, screen);
+    }
+    if let Some(setup) = adhoc::setup(adhoc, common)? {
         return Ok(setup);
     }
     let daemon = running_daemon();
@@ -87,10 +87,25 @@ pub(crate) fn servers(adhoc: &AdHoc, common: &Common, screen: &Screen) -> Result
             kept
         }
     };
+    let daemon = daemon.filter(|daemon| setup.is_of(daemon));
+    if let Some(daemon) = &daemon {
+        setup.leave_values_to(daemon);
+    }
     setup.announce(screen);
     if let Some(daemon) = daemon {
         use_daemon(&mut setup, &daemon, screen);
     }
+    Ok(setup)
+}
+
+/// The same servers as they are configured, also if a daemon runs them.
+pub(crate) fn configured(adhoc: &AdHoc, common: &Common, screen: &Screen) -> Result<Setup, CommandFailure> {
+    if let Some(setup) = adhoc::setup(adhoc, common)? {
+        return Ok(setup);
+    }
+    let daemon = (!adhoc.no_daemon).then(running_daemon).flatten();
+    let setup = load_beside(daemon.as_ref(), common)?;
+    setup.announce(screen);
     Ok(setup)
 }
 
@@ -277,6 +292,33 @@ impl Setup {
         }
     }
 
+    /// Whether this daemon uses the same configuration.
+    fn is_of(&self, daemon: &DaemonStatus) -> bool {
+        let whole = self.file().and_then(|file| std::path::absolute(file).ok());
+        whole.is_some() && whole.as_deref() == daemon.config.as_deref().map(Path::new)
+    }
+
+    /// Takes back what is said of variables that this shell lacks: the daemon's servers have those of the daemon.
+    fn leave_values_to(&mut self, daemon: &DaemonStatus) {
+        // A file that cannot be read any more is one that the daemon has read before.
+        let Some(Ok(read)) = self.file().map(Configuration::load_for_another) else {
+            return;
+        };
+        // While the file is not applied, the daemon may lack a server that is in it.
+        let has = |name: &String| {
+            let mut servers = daemon.servers.iter();
+            daemon.config_problem.is_none() || servers.any(|server| server.configured && server.name == *name)
+        };
+        self.refused
+            .retain(|name| !has(name) || read.refused.contains(name));
+        self.problems
+            .retain(|problem| !problem.server.as_ref().is_some_and(has) || read.problems.contains(problem));
+        let servers = read.servers.into_iter();
+        self.servers = servers
+            .filter(|server| !self.refused.contains(server.name()))
+            .collect();
+    }
+
     /// Leaves only the servers of these names; all, where none is given.
     pub(crate) fn keep(&mut self, names: &[String]) -> Result<(), CommandFailure> {
         for name in names {
@@ -297,6 +339,22 @@ impl Setup {
             Source::File { path, .. } => Some(path),
             Source::Demo { .. } | Source::Address | Source::Arguments => None,
         }
+    }
+
+    /// The command that logs in to a server of this configuration, by the server's name. It names the file if a person had to.
+    pub(crate) fn login_command(&self) -> impl Fn(&str) -> String + Send + Sync + use<> {
+        let file = match &self.source {
+            Source::File {
+                path,
+                found: FoundBy::Search(ConfigOrigin::Flag),
+                ..
+            } => std::path::absolute(path).ok(),
+            _ => None,
+        };
+        let option = file.map_or_else(String::new, |file| {
+            format!(" --config {}", literal(&file.display().to_string()))
+        });
+        move |server| login::command(server) + &option
     }
 
     /// Says that no server has this name, and which one may be meant.

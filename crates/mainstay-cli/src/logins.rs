@@ -14,7 +14,8 @@ use mainstay_login::{FileStore, LoginProvider, Logins, StoreProtection, finish_r
 use crate::adhoc;
 use crate::args::Common;
 use crate::exit::CommandFailure;
-use crate::load::{load, set_path};
+use crate::load::{Setup, load_beside, set_path};
+use crate::through_daemon::running_daemon;
 
 /// How long the program waits at its end for a token that is being renewed. A refresh token whose answer is lost is lost too.
 const RENEWAL_GRACE: Duration = Duration::from_secs(5);
@@ -88,16 +89,22 @@ pub(crate) async fn finish() {
     }
 }
 
+/// The servers that `mainstay status` and failed calls say to log in to: those of the daemon's configuration, unless another is named.
+pub(crate) fn configured(common: &Common) -> Result<Setup, CommandFailure> {
+    let daemon = running_daemon().filter(|daemon| !daemon.config_missing);
+    load_beside(daemon.as_ref(), common)
+}
+
 /// The server of this name in the configuration, or the server at this address.
 pub(crate) fn server_named(named: &str, common: &Common) -> Result<ServerConfig, CommandFailure> {
     if !named.contains("://") {
-        let mut setup = load(common)?;
+        let mut setup = configured(common)?;
         setup.keep(&[named.to_owned()])?;
         let server = setup.servers.into_iter().next();
         return server.ok_or_else(|| CommandFailure::usage(anyhow!("no server is called {named}")));
     }
     // A configured server with this address may have settings for its login.
-    let configured = env::current_dir().ok().and_then(|_| load(common).ok());
+    let configured = env::current_dir().ok().and_then(|_| configured(common).ok());
     let is_at = |server: &ServerConfig| match server.target() {
         Target::Http(target) => target.url().value() == named,
         _ => false,

@@ -362,7 +362,7 @@ fn gateway(
             }
             _ => gateway,
         },
-        (_, _) => gateway.login_command(login::command),
+        (_, _) => gateway.login_command(setup.login_command()),
     }
 }
 

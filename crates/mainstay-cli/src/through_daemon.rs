@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -45,15 +45,8 @@ pub(crate) fn running_daemon() -> Option<DaemonStatus> {
     status(&directory).ok().flatten()
 }
 
-/// Changes the setup to the daemon's servers, if this daemon uses the same configuration, and says so.
+/// Changes the setup to the servers of the daemon, which uses the same configuration, and says so.
 pub(crate) fn use_daemon(setup: &mut Setup, daemon: &DaemonStatus, screen: &Screen) {
-    let Some(file) = setup.file().map(Path::to_owned) else {
-        return;
-    };
-    let whole = std::path::absolute(&file).unwrap_or(file);
-    if daemon.config.as_deref().map(Path::new) != Some(whole.as_path()) {
-        return;
-    }
     let bridges: Option<Vec<_>> = setup.servers.iter().map(bridge).collect();
     let Some(bridges) = bridges else { return };
     let without_login = login::without_login(&setup.servers);

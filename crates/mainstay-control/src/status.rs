@@ -81,6 +81,7 @@ pub(crate) fn server_status(
         node: hub.node.clone(),
         origin: named.group.origin,
         target: server.shown_target(),
+        credential: server.credential().map(|kind| kind.as_str().to_owned()),
         state: status.state.into(),
         up: status.is_up(),
         reason: status.reason.map(|reason| reason.as_str().to_owned()),

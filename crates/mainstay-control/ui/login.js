@@ -20,7 +20,8 @@ export class LoginPanel {
   }
 
   draw(server) {
-    const needed = server.reason === "auth_required";
+    const canLogIn = (server.credential ?? "login") === "login";
+    const needed = server.reason === "auth_required" && canLogIn;
     if (this.root.hidden === !needed) return;
     this.root.hidden = !needed;
     setText(this.#said, "");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mainstay::gateway::PlainText;
 use mainstay::gateway::message::{RawJson, RpcError};
-use mainstay::server::{NotConnected, Reason, TimeoutKind};
+use mainstay::server::{CredentialKind, NotConnected, Reason, TimeoutKind};
 use mainstay::transport::http::Challenge;
 use mainstay::{CallError, CallErrorKind, Outcome, StateKind, Status};
 use serde_json::{Value, json};
@@ -18,19 +18,54 @@ use crate::router::TooManyCalls;
 /// Finds the command that logs in to a server of this name, if the server offers a login.
 pub(crate) type FindLoginCommand = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
+/// Finds what lets the requests to a server of this name in.
+pub(crate) type FindCredential = Arc<dyn Fn(&str) -> Option<CredentialKind> + Send + Sync>;
+
 /// What the program around the gateway knows to do about a failure. Without it, the words name no command.
 #[derive(Clone, Default)]
 pub(crate) struct Advice {
     pub(crate) login_command: Option<FindLoginCommand>,
+    pub(crate) credential: Option<FindCredential>,
     /// A sentence about servers whose process ends while it is being started.
     pub(crate) start_hint: Option<Arc<str>>,
 }
 
 impl Advice {
-    /// The command that logs in, behind the sentence that a person must do so.
-    fn login(&self, server: &str) -> String {
-        let command = self.login_command.as_ref().and_then(|command| command(server));
-        command.map_or_else(String::new, |command| format!(" (`{command}`)"))
+    fn credential(&self, server: &str) -> CredentialKind {
+        let found = self.credential.as_ref().and_then(|credential| credential(server));
+        found.unwrap_or(CredentialKind::Login)
+    }
+
+    /// What a person must do so that the server lets its requests in.
+    fn letting_in(&self, server: &str) -> String {
+        match self.credential(server) {
+            CredentialKind::Configured => {
+                "A person must replace the token of the server's configuration".to_owned()
+            }
+            CredentialKind::None => {
+                "A person must add a token to the server's configuration, which turns logins off".to_owned()
+            }
+            _login => {
+                let command = self.login_command.as_ref().and_then(|command| command(server));
+                let command = command.map_or_else(String::new, |command| format!(" (`{command}`)"));
+                format!("A person must log in to the server{command}")
+            }
+        }
+    }
+
+    /// What a server does that does not let its requests in. The text says if it refused a token: another login may not help.
+    fn asks(&self, server: &str, challenge: &Challenge) -> String {
+        let is_configured = self.credential(server) == CredentialKind::Configured;
+        let (token, asks) = match is_configured {
+            true => ("the token of its configuration", ""),
+            false => ("the token that it was shown", " and asks for a login"),
+        };
+        match (challenge.refuses_credential, challenge.error_name()) {
+            (true, Some("insufficient_scope")) if is_configured => "asks for another token".to_owned(),
+            (false, _) | (true, Some("insufficient_scope")) => "asks for a login".to_owned(),
+            (true, Some(error)) => format!("refused {token} ({error}){asks}"),
+            (true, None) => format!("refused {token}{asks}"),
+        }
     }
 
     /// The sentence about a server whose process ended before it was of any use.
@@ -136,10 +171,12 @@ impl OwnFailure {
 /// The answer to a list or an `initialize` while its server is not up.
 pub(crate) fn not_up(error: &CallError, advice: &Advice) -> RpcError {
     let words = match error.kind() {
-        CallErrorKind::NotConnected(now) => format!("{}. {}", how_it_starts(now), remedy(now, advice)),
+        CallErrorKind::NotConnected(now) => {
+            format!("{}. {}", how_it_starts(now, advice), remedy(now, advice))
+        }
         CallErrorKind::WaitTimedOut { waited, now } => format!(
             "{}. The request waited {} for it. {}",
-            how_it_starts(now),
+            how_it_starts(now, advice),
             seconds(*waited),
             remedy(now, advice)
         ),
@@ -162,7 +199,8 @@ pub(crate) fn why_not_up(status: &Status, advice: &Advice) -> Option<String> {
         }
         (StateKind::Disconnected | StateKind::PermanentlyFailed, _) => false,
     };
-    let words = (!is_wanted_so).then(|| format!("{}. {}", how_it_starts(&now), remedy(&now, advice)))?;
+    let words =
+        (!is_wanted_so).then(|| format!("{}. {}", how_it_starts(&now, advice), remedy(&now, advice)))?;
     Some(PlainText::lines(&words).to_string())
 }
 
@@ -181,17 +219,21 @@ fn words(error: &CallError, advice: &Advice) -> String {
     let outcome = error.outcome();
     match error.kind() {
         CallErrorKind::NotConnected(now) => {
-            format!("{}. The call did not run. {}", how(now), next_step(now, advice))
+            format!(
+                "{}. The call did not run. {}",
+                how(now, advice),
+                next_step(now, advice)
+            )
         }
         CallErrorKind::WaitTimedOut { waited, now } => format!(
             "{}. The call waited {} for it and did not run. {}",
-            how(now),
+            how(now, advice),
             seconds(*waited),
             next_step(now, advice)
         ),
         CallErrorKind::TooManyWaiting { limit, now } => format!(
             "{}. {limit} calls wait for it already, and this one did not run. {}",
-            how(now),
+            how(now, advice),
             next_step(now, advice)
         ),
         CallErrorKind::TimedOut { timeout, noise } => format!(
@@ -243,7 +285,7 @@ fn words(error: &CallError, advice: &Advice) -> String {
         CallErrorKind::AuthRequired { challenge } => {
             let scopes = scopes(&challenge.scopes);
             let ran = refused(error);
-            let asks = asks_for_login(challenge);
+            let asks = advice.asks(server, challenge);
             format!(
                 "Server {server} {asks}{scopes}. {ran} {}",
                 must_log_in(server, advice)
@@ -270,21 +312,11 @@ fn words(error: &CallError, advice: &Advice) -> String {
 }
 
 fn must_log_in(server: &str, advice: &Advice) -> String {
-    let command = advice.login(server);
-    format!("A person must log in to the server{command}; until then it cannot be called.")
-}
-
-/// What a server does that wants a login. The text says if it refused a token: another login may not help.
-fn asks_for_login(challenge: &Challenge) -> String {
-    match (challenge.refuses_credential, challenge.error_name()) {
-        (false, _) | (true, Some("insufficient_scope")) => "asks for a login".to_owned(),
-        (true, Some(error)) => format!("refused the token that it was shown ({error}) and asks for a login"),
-        (true, None) => "refused the token that it was shown and asks for a login".to_owned(),
-    }
+    format!("{}; until then it cannot be called.", advice.letting_in(server))
 }
 
 /// The state of a server that is not connected.
-fn how(now: &NotConnected) -> String {
+fn how(now: &NotConnected, advice: &Advice) -> String {
     let server = &now.server;
     let failure = || {
         let error = now.last_error.as_ref();
@@ -315,7 +347,10 @@ fn how(now: &NotConnected) -> String {
         (StateKind::Disconnected, Some(Reason::AuthRequired)) => {
             let challenge = now.last_error.as_ref().and_then(|error| error.challenge.as_ref());
             let scopes = challenge.map_or_else(String::new, |challenge| scopes(&challenge.scopes));
-            let asks = challenge.map_or_else(|| "asks for a login".to_owned(), asks_for_login);
+            let asks = challenge.map_or_else(
+                || "asks for a login".to_owned(),
+                |challenge| advice.asks(server, challenge),
+            );
             format!("Server {server} {asks}{scopes} (disconnected)")
         }
         (StateKind::Disconnected, Some(Reason::BudgetSpent) | None) => {
@@ -333,7 +368,7 @@ fn how(now: &NotConnected) -> String {
 }
 
 /// The state of a server that was never up.
-fn how_it_starts(now: &NotConnected) -> String {
+fn how_it_starts(now: &NotConnected, advice: &Advice) -> String {
     match (now.state, &now.last_error) {
         (StateKind::Connecting | StateKind::Reconnecting, Some(error)) => {
             let how = if error.retries_other_era {
@@ -347,7 +382,7 @@ fn how_it_starts(now: &NotConnected) -> String {
         (StateKind::PermanentlyFailed, Some(error)) => {
             format!("Server {} cannot be started ({}): {error}", now.server, now.state)
         }
-        _other => how(now),
+        _other => how(now, advice),
     }
 }
 
@@ -357,8 +392,7 @@ fn remedy(now: &NotConnected, advice: &Advice) -> String {
     let remedy = match (now.state, now.reason) {
         (StateKind::Disabled | StateKind::Disabling, _) => "A person must enable the server.".to_owned(),
         (StateKind::Disconnected, Some(Reason::AuthRequired)) => {
-            let command = advice.login(&now.server);
-            format!("A person must log in to the server{command}.")
+            format!("{}.", advice.letting_in(&now.server))
         }
         (StateKind::PermanentlyFailed, _) => {
             "It is not tried again: a person must fix its configuration and restart it.".to_owned()

@@ -194,8 +194,10 @@ impl GatewayBuilder {
 
 /// What failures of these servers say.
 fn advice(fleet: &Fleet, login_command: Option<LoginCommandFn>, start_hint: Option<Arc<str>>) -> Advice {
+    let servers = fleet.clone();
     let mut advice = Advice {
         login_command: None,
+        credential: Some(Arc::new(move |name| servers.server(name)?.credential())),
         start_hint,
     };
     if let Some(command) = login_command {

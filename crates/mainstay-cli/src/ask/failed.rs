@@ -10,7 +10,6 @@ use mainstay::{CallError, CallErrorKind, Failure, Outcome, Server};
 use super::Asking;
 use crate::exit::{Done, Exit};
 use crate::json;
-use crate::login;
 use crate::output::{Text, plain, text};
 use crate::startup::Standing;
 
@@ -53,7 +52,7 @@ impl Asking<'_> {
             }
         }
         if asks_for_login(error) && !self.without_login.contains(server.name()) {
-            let command = login::command(self.address.as_deref().unwrap_or(server.name()));
+            let command = (self.login_command)(self.address.as_deref().unwrap_or(server.name()));
             self.screen
                 .say(text!("  run `{}`, then try again", plain(&command)));
         }

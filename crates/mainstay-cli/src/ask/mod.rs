@@ -40,6 +40,8 @@ pub(crate) struct Asking<'a> {
     server: OnceCell<String>,
     /// What `mainstay login` takes for a server that no configuration knows.
     address: Option<String>,
+    /// The command that logs in to a server of this name, or at this address.
+    login_command: Box<dyn Fn(&str) -> String>,
     /// The daemon whose server is asked.
     daemon: Option<DaemonView>,
     /// Servers that no login can help.
@@ -69,6 +71,7 @@ impl<'a> Asking<'a> {
                 Source::Address => setup.servers.first().and_then(reach::address),
                 Source::File { .. } | Source::Demo { .. } | Source::Arguments => None,
             },
+            login_command: Box::new(setup.login_command()),
             daemon: setup.daemon.clone(),
             without_login: match &setup.daemon {
                 Some(daemon) => daemon.without_login.clone(),

@@ -3,15 +3,16 @@
 mod http;
 
 use std::fmt;
-use std::path::Path;
 
 use mainstay::config::Target;
 use mainstay::server::{Reason, StartStage};
 use mainstay::{ServerConfig, StateKind, Status};
 
+use crate::load::Setup;
 use crate::login;
 use crate::reach::command_line;
 use crate::startup::Standing;
+use crate::through_daemon::DaemonView;
 
 /// The next step.
 #[derive(Debug)]
@@ -22,15 +23,15 @@ pub(crate) struct Fix {
 }
 
 /// The command that logs in: by name if the server is in a file, by address otherwise.
-fn login_command(config: &ServerConfig, file: Option<&Path>) -> String {
-    match (config.target(), file) {
+fn login_command(config: &ServerConfig, setup: &Setup) -> String {
+    match (config.target(), setup.file()) {
         (Target::Http(target), None) => login::command(target.url().shown()),
-        (_, _) => login::command(config.name()),
+        (_, _) => setup.login_command()(config.name()),
     }
 }
 
 /// The way out, where one is known. The library's messages name the fault; this names the next step.
-pub(crate) fn fix(status: &Status, config: &ServerConfig, file: Option<&Path>) -> Option<Fix> {
+pub(crate) fn fix(status: &Status, config: &ServerConfig, setup: &Setup) -> Option<Fix> {
     match Standing::of(status) {
         Standing::Up | Standing::Off => return None,
         Standing::Starting | Standing::Down => {}
@@ -39,7 +40,7 @@ pub(crate) fn fix(status: &Status, config: &ServerConfig, file: Option<&Path>) -
         return Some(match config.target() {
             Target::Http(target) => Fix {
                 advice: http::login(target).to_owned(),
-                command: login::can_help(target).then(|| login_command(config, file)),
+                command: login::can_help(target).then(|| login_command(config, setup)),
             },
             _ => Fix::plain("log in to it"),
         });
@@ -67,8 +68,9 @@ pub(crate) fn fix(status: &Status, config: &ServerConfig, file: Option<&Path>) -
     }
     let advice = match (status.state, &error.exit) {
         (StateKind::PermanentlyFailed, None) => {
-            let advice =
-                file.map(|file| format!("correct its entry in {}, then check again", file.display()));
+            let advice = setup
+                .file()
+                .map(|file| format!("correct its entry in {}, then check again", file.display()));
             return advice.map(Fix::plain);
         }
         (_, Some(exit)) if exit.code == Some(0) => IS_IT_A_SERVER,
@@ -79,13 +81,13 @@ pub(crate) fn fix(status: &Status, config: &ServerConfig, file: Option<&Path>) -
 }
 
 /// The same for a server that the daemon runs.
-pub(super) fn of_daemon(status: &Status) -> Option<Fix> {
+pub(super) fn of_daemon(status: &Status, daemon: &DaemonView, setup: &Setup) -> Option<Fix> {
     let name = &status.server;
     match (Standing::of(status), status.reason) {
         (Standing::Up | Standing::Off, _) => None,
-        (_, Some(Reason::AuthRequired)) => Some(Fix {
+        (_, Some(Reason::AuthRequired)) if !daemon.without_login.contains(&**name) => Some(Fix {
             advice: "log in".to_owned(),
-            command: Some(login::command(name)),
+            command: Some(setup.login_command()(name)),
         }),
         (Standing::Starting | Standing::Down, _) => Some(Fix::plain(format!(
             "`mainstay status` says what happens next; correct the cause, then `mainstay restart {name}`"

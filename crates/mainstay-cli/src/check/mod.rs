@@ -10,7 +10,7 @@ use mainstay::Status;
 use crate::args::{CheckArgs, Common};
 use crate::exit::{Done, Exit};
 use crate::json;
-use crate::load::servers;
+use crate::load::{configured, servers};
 use crate::output::{Screen, Text};
 use crate::run::with_fleet;
 use crate::startup::{Progress, Startup};
@@ -20,11 +20,13 @@ pub(crate) use show::server as show_server;
 
 pub(crate) fn run(check: &CheckArgs, common: &Common, screen: &Screen) -> Done {
     let wanted = &check.servers;
-    let mut setup = servers(&wanted.adhoc, common, screen)?;
-    setup.keep(&wanted.server)?;
     if check.no_start {
+        let mut setup = configured(&wanted.adhoc, common, screen)?;
+        setup.keep(&wanted.server)?;
         return configured::run(&setup, wanted.json, screen);
     }
+    let mut setup = servers(&wanted.adhoc, common, screen)?;
+    setup.keep(&wanted.server)?;
     with_fleet(&setup, screen, async |fleet| {
         let startup = Startup::of(fleet);
         // With --json there is no output before the document.

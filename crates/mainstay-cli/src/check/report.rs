@@ -72,9 +72,9 @@ impl CheckReport {
                 offers: OfferCounts::of(&catalog, &status.server),
                 set_aside: set_aside(&catalog, &status.server),
                 stderr: stderr_so_far(fleet, &status),
-                fix: match setup.daemon {
-                    Some(_) => fix::of_daemon(&status),
-                    None => config.and_then(|config| fix(&status, config, setup.file())),
+                fix: match &setup.daemon {
+                    Some(daemon) => fix::of_daemon(&status, daemon, setup),
+                    None => config.and_then(|config| fix(&status, config, setup)),
                 },
                 status,
             }

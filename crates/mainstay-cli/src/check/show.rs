@@ -198,12 +198,16 @@ impl Page {
                 text.push(text!("; {}: {}", what, Text::join(names, ", ")));
             }
         };
-        let down = wanted.iter().filter(|server| !server.is_up());
-        let down = down.map(|server| {
-            let required = if server.required { " (required)" } else { "" };
-            text!("{}{}", plain(&server.status.server), required)
-        });
-        list("down", down.collect());
+        let names_of = |standing| {
+            let servers = wanted.iter().filter(|server| server.standing == standing);
+            let names = servers.map(|server| {
+                let required = if server.required { " (required)" } else { "" };
+                text!("{}{}", plain(&server.status.server), required)
+            });
+            names.collect()
+        };
+        list("down", names_of(Standing::Down));
+        list("not up yet", names_of(Standing::Starting));
         list(
             "not used",
             report.refused.iter().map(|name| plain(name)).collect(),

@@ -310,10 +310,26 @@ fn remedy(server: &ServerStatus, footing: Footing) -> Option<Text> {
             .map(|_| text!("`mainstay restart {}` tries at once", name));
     }
     Some(match reason(server) {
-        Some("auth_required") => {
-            let command = plain(&login::command(&server.name));
-            text!("`{}`, or give it a token in the configuration", command)
-        }
+        Some("auth_required") => match (server.credential.as_deref(), server.origin) {
+            (Some("configured"), ServerOrigin::AdHoc) => {
+                "the token that its host gives it was refused: replace it there, then start the host again"
+                    .into()
+            }
+            (Some("configured"), _) => text!(
+                "the token of the configuration was refused: replace it, then `mainstay restart {}`",
+                name
+            ),
+            (Some("none"), _) => text!(
+                "give it a token in the configuration, which turns logins off, then `mainstay restart {}`",
+                name
+            ),
+            (_, origin) => {
+                // No configuration has the name of a server that a host brought.
+                let address = server.target.as_ref().filter(|_| origin == ServerOrigin::AdHoc);
+                let command = login::command(address.unwrap_or(&server.name));
+                text!("`{}`, or give it a token in the configuration", plain(&command))
+            }
+        },
         Some("budget_spent" | "lost") => {
             text!("correct the cause; `mainstay restart {}` tries at once", name)
         }
@@ -491,6 +507,47 @@ web  is not up yet
 ";
         let shown = shown(&servers);
         assert_eq!(shown, expected, "\n{shown}");
+    }
+
+    #[test]
+    fn a_login_is_the_remedy_only_where_one_can_be_made() {
+        let remedy = |members: Value| {
+            let mut server = server("web", members);
+            (server.state, server.up) = (StateName::Disconnected, false);
+            server.reason = Some("auth_required".to_owned());
+            remedy(&server, Footing::of(&server))
+                .expect("a remedy")
+                .as_str()
+                .to_owned()
+        };
+        for (members, said) in [
+            (
+                json!({}),
+                "`mainstay login web`, or give it a token in the configuration",
+            ),
+            (
+                json!({ "credential": "login" }),
+                "`mainstay login web`, or give it a token in the configuration",
+            ),
+            (
+                json!({ "credential": "login", "origin": "ad_hoc", "target": "https://mcp.example.com/mcp" }),
+                "`mainstay login https://mcp.example.com/mcp`, or give it a token in the configuration",
+            ),
+            (
+                json!({ "credential": "configured" }),
+                "the token of the configuration was refused: replace it, then `mainstay restart web`",
+            ),
+            (
+                json!({ "credential": "configured", "origin": "ad_hoc" }),
+                "the token that its host gives it was refused: replace it there, then start the host again",
+            ),
+            (
+                json!({ "credential": "none" }),
+                "give it a token in the configuration, which turns logins off, then `mainstay restart web`",
+            ),
+        ] {
+            assert_eq!(remedy(members), said);
+        }
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! The configuration: whether it can be read, and what the reader says of it. Variables that are named and not set are
 //! among that.
 
+use std::env;
 use std::path::{Path, PathBuf};
 
-use mainstay::ServerConfig;
 use mainstay::config::Severity;
+use mainstay::{Configuration, ServerConfig};
 
 use super::examination::Examination;
 use super::variables::DaemonVariables;
@@ -31,7 +32,7 @@ pub(super) fn examine(common: &Common) -> (Examination, ConfigurationRead) {
         let file = daemon.config.as_deref().map(Path::new);
         file.is_none_or(Path::exists)
     });
-    let setup = match load_beside(daemon.as_ref(), common) {
+    let mut setup = match load_beside(daemon.as_ref(), common) {
         Ok(setup) => setup,
         Err(failure) => {
             "it cannot be used".clone_into(&mut found.summary);
@@ -54,17 +55,21 @@ pub(super) fn examine(common: &Common) -> (Examination, ConfigurationRead) {
             "no file, so the built-in demo server is used".to_owned()
         }
     };
-    let count = setup.servers.len();
-    let servers = if count == 1 { "server" } else { "servers" };
-    found.summary = format!("{source}: {count} {servers}");
     let file = setup.file().map(PathBuf::from);
     let daemon = file
         .as_ref()
         .and_then(|file| DaemonVariables::of(daemon.as_ref(), file));
-    let has_daemon = |name: &String| daemon.as_ref().is_some_and(|daemon| daemon.has(name));
     // What only this shell lacks harms no server.
-    let problems = setup.problems.iter();
-    for problem in problems.filter(|problem| !problem.unset_variable.as_ref().is_some_and(has_daemon)) {
+    if let (Some(file), Some(daemon)) = (&file, &daemon)
+        && let Ok(read) =
+            Configuration::load_with(file, |name| env::var(name).ok().or_else(|| daemon.running(name)))
+    {
+        (setup.servers, setup.problems, setup.refused) = (read.servers, read.problems, read.refused);
+    }
+    let count = setup.servers.len() + setup.refused.len();
+    let servers = if count == 1 { "server" } else { "servers" };
+    found.summary = format!("{source}: {count} {servers}");
+    for problem in &setup.problems {
         let place = match (&problem.file, problem.position) {
             (Some(file), Some(position)) => format!("{}:{position}", file.display()),
             (Some(file), None) => file.display().to_string(),

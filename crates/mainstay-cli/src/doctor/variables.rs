@@ -45,9 +45,9 @@ impl DaemonVariables {
         })
     }
 
-    /// Whether a daemon that runs has this variable.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.runs && self.values.contains_key(name)
+    /// The value of this variable in a daemon that runs.
+    pub(super) fn running(&self, name: &str) -> Option<String> {
+        self.values.get(name).filter(|_| self.runs).cloned()
     }
 }
 

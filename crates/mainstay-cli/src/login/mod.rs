@@ -211,10 +211,14 @@ pub(crate) fn can_help(target: &HttpTarget) -> bool {
     !target.has_credentials() && *target.oauth() != OAuthSetting::Off
 }
 
-/// The servers that no login can help.
+/// The servers that no login can help, as far as is known.
 pub(crate) fn without_login(servers: &[ServerConfig]) -> BTreeSet<String> {
-    let is_without =
-        |server: &&ServerConfig| matches!(server.target(), Target::Http(target) if !can_help(target));
+    let is_without = |server: &&ServerConfig| match server.target() {
+        Target::Http(target) => !can_help(target),
+        // What it lacks here may be its token.
+        Target::Unusable(_) => true,
+        _ => false,
+    };
     let servers = servers.iter().filter(is_without);
     servers.map(|server| server.name().to_owned()).collect()
 }

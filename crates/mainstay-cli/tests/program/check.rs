@@ -88,7 +88,8 @@ fn a_server_that_is_still_starting_at_the_timeout_is_not_up() {
         .run(&["check", "--timeout", "300ms"])
         .exits(1)
         .prints("silent  is not up yet")
-        .prints("give it longer with --timeout");
+        .prints("give it longer with --timeout")
+        .prints("0 of 1 server up; not up yet: silent");
     sandbox.assert_nothing_is_left();
 }
 

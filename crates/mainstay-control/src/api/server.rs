@@ -23,6 +23,10 @@ pub struct ServerStatus {
     pub origin: ServerOrigin,
     /// What is started or reached: the program without its arguments, or the address. Arguments can hold secrets, and are not shown.
     pub target: Option<String>,
+    /// What lets requests to a server over HTTP in: `login` if a person can log in, `configured` if the configuration has a token,
+    /// `none` if it has none and turns logins off.
+    #[serde(default)]
+    pub credential: Option<String>,
     /// Where it is in its life.
     pub state: StateName,
     /// Whether calls can use it: it is connected, or the next call starts it.

@@ -324,11 +324,53 @@ fn errors_of_a_request_and_of_a_server_pass_as_they_are() {
     assert_eq!(tool_result(&passed, &Advice::default()).unwrap_err(), said);
 }
 
+#[test]
+fn no_login_is_advised_where_the_configuration_has_a_token_or_turns_logins_off() {
+    let with = |kind| Advice {
+        login_command: Some(Arc::new(|name| Some(format!("log in {name}")))),
+        credential: Some(Arc::new(move |_name| Some(kind))),
+        ..Advice::default()
+    };
+    let refused = |error: Option<&str>, kind| {
+        let mut challenge = Challenge::default();
+        challenge.refuses_credential = kind != CredentialKind::None;
+        challenge.error = error.map(str::to_owned);
+        let challenge = Box::new(challenge);
+        let asks = CallErrorKind::AuthRequired { challenge };
+        let error = CallError::new(Arc::from("files"), Some(Generation(1)), Outcome::Refused, asks);
+        answer(&error, &with(kind)).message().to_owned()
+    };
+    let replace = "The call did not run. A person must replace the token of the server's configuration; until then it cannot be called.";
+    assert_eq!(
+        refused(None, CredentialKind::Configured),
+        format!("Server files refused the token of its configuration. {replace}")
+    );
+    assert_eq!(
+        refused(Some("invalid_token"), CredentialKind::Configured),
+        format!("Server files refused the token of its configuration (invalid_token). {replace}")
+    );
+    assert_eq!(
+        refused(Some("insufficient_scope"), CredentialKind::Configured),
+        format!("Server files asks for another token. {replace}")
+    );
+    assert_eq!(
+        refused(None, CredentialKind::None),
+        "Server files asks for a login. The call did not run. A person must add a token to the server's configuration, which \
+         turns logins off; until then it cannot be called."
+    );
+    assert_eq!(
+        refused(Some("invalid_token"), CredentialKind::Login),
+        "Server files refused the token that it was shown (invalid_token) and asks for a login. The call did not run. A person \
+         must log in to the server (`log in files`); until then it cannot be called."
+    );
+}
+
 #[tokio::test]
 async fn a_failure_says_what_the_program_around_the_gateway_knows_to_do() {
     let advice = Advice {
         login_command: Some(Arc::new(|name| Some(format!("log in {name}")))),
         start_hint: Some(Arc::from("It gets no variables.")),
+        ..Advice::default()
     };
     let now = not_connected().await;
     let said = |now: NotConnected| {

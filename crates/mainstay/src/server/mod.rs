@@ -43,8 +43,8 @@ pub use options::{CallOptions, Waiting};
 pub use pending_calls::{BadPendingCallId, PendingCall, PendingCallId};
 pub use refresh::RefreshError;
 pub(crate) use slot::{Settings, Slot};
+pub use status::{CredentialKind, Reason, StartProgress, StartStage, Status, TransportKind};
 pub(crate) use status::{Ended, StartTokens};
-pub use status::{Reason, StartProgress, StartStage, Status, TransportKind};
 
 pub use crate::lack::Lack;
 pub use crate::wire::{BadAnswer, TimeoutKind};
@@ -254,6 +254,15 @@ impl Server {
             Target::Stdio(program) => Some(program.command().shown().to_owned()),
             Target::Http(target) => Some(without_secrets(target.url().shown())),
             Target::Custom(_) | Target::Unusable(_) => None,
+        }
+    }
+
+    /// What lets the requests to a server over HTTP in. `None` for any other server.
+    pub fn credential(&self) -> Option<CredentialKind> {
+        let settings = self.0.settings.load();
+        match settings.config().target() {
+            Target::Http(target) => Some(CredentialKind::of(target)),
+            Target::Stdio(_) | Target::Custom(_) | Target::Unusable(_) => None,
         }
     }
 

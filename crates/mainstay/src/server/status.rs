@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use mainstay_lifecycle::{Desired, Generation, StateKind};
 use tokio::time::Instant;
 
-use crate::config::Target;
+use crate::config::{HttpTarget, OAuthSetting, Target};
 use crate::event::Failure;
 use crate::keeper::Listings;
 use crate::protocol::{Dialect, Era};
@@ -128,6 +128,18 @@ pub enum StartStage {
     Listing,
 }
 
+/// What lets the requests to a server over HTTP in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CredentialKind {
+    /// A login, or what another provider of credentials has. A person may have to log in first.
+    Login,
+    /// A token or a header `Authorization` of the configuration. No login takes its place.
+    Configured,
+    /// Nothing: the configuration has no token, and turns logins off.
+    None,
+}
+
 /// How the messages of a connection travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -191,6 +203,29 @@ impl StartStage {
             Self::Starting => "starting",
             Self::Unanswered => "unanswered",
             Self::Listing => "listing",
+        }
+    }
+}
+
+impl CredentialKind {
+    /// The kind as one word, for logs and JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Login => "login",
+            Self::Configured => "configured",
+            Self::None => "none",
+        }
+    }
+
+    pub(crate) fn of(target: &HttpTarget) -> Self {
+        if target.provider().is_some() {
+            Self::Login
+        } else if target.has_credentials() {
+            Self::Configured
+        } else if *target.oauth() == OAuthSetting::Off {
+            Self::None
+        } else {
+            Self::Login
         }
     }
 }

@@ -109,6 +109,66 @@ fn doctor_finds_variables_that_only_the_shell_or_only_the_daemon_has() {
         .sandbox
         .run(&["doctor", "--json", "--listen", "127.0.0.1:0"]);
     assert_eq!(diagnosed(&without.json(), "configuration"), [] as [Value; 0]);
+    assert!(
+        without.stdout.contains("which the daemon uses: 1 server\""),
+        "{}",
+        without.stdout
+    );
+}
+
+#[test]
+fn commands_use_a_server_of_the_daemon_whose_variable_only_the_daemon_has() {
+    let shared = shared();
+    let server = json!({ "command": MAINSTAY, "args": ["demo-server"], "env": { "WORD": "${GREETING}" } });
+    let other = json!({ "command": MAINSTAY, "args": ["demo-server"], "env": { "WORD": "${OTHER}" } });
+    shared
+        .sandbox
+        .configure(&json!({ "polite": server, "rude": other }));
+    with_greeting(&shared, &["daemon", "start", "--env", "GREETING"]).exits(0);
+    for line in [
+        &["call", "polite", "echo", "text=hello"][..],
+        &["check", "--server", "polite"],
+        &["tools", "--server", "polite"],
+        &["ping", "polite", "--count", "1"],
+    ] {
+        let ran = shared.sandbox.run(line);
+        ran.exits(0).says("using the servers of the daemon");
+        assert!(!ran.stderr.contains("is not set"), "{}", ran.stderr);
+    }
+    // The daemon lacks this one too, and says what helps.
+    let ran = shared.sandbox.run(&["call", "rude", "echo", "text=hello"]);
+    ran.exits(3)
+        .says("the variable OTHER is not set; the daemon does not have the variables of your shell");
+    shared
+        .sandbox
+        .run(&["check"])
+        .exits(1)
+        .prints("1 of 2 servers up; down: rude");
+    shared
+        .sandbox
+        .run(&["call", "polite", "echo", "text=hello", "--no-daemon"])
+        .exits(2)
+        .says("the variable GREETING is not set; set it")
+        .says("server \"polite\" is not used, for the errors in its configuration");
+    // The daemon has no server of a change that it did not apply.
+    let new = json!({ "command": MAINSTAY, "env": { "WORD": "${NEW}" } });
+    shared
+        .sandbox
+        .configure(&json!({ "polite": server, "rude": other, "new": new }));
+    wait_until("the daemon refused the file", || {
+        !shared.status().unwrap()["config_problem"].is_null()
+    });
+    let ran = shared.sandbox.run(&["check"]);
+    ran.exits(2)
+        .says("the variable NEW is not set")
+        .prints("1 of 3 servers up; down: rude; not used: new");
+    assert!(!ran.stderr.contains("GREETING"), "{}", ran.stderr);
+    // What is configured is read in this shell.
+    shared
+        .sandbox
+        .run(&["check", "--no-start"])
+        .exits(2)
+        .says("the variable GREETING is not set; set it");
 }
 
 #[test]

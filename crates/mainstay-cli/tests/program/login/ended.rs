@@ -42,6 +42,15 @@ fn web(shared: &Shared) -> Value {
     document["servers"][0].clone()
 }
 
+/// What a host says first.
+fn introduction() -> Value {
+    json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": { "name": "host", "version": "1" },
+    })
+}
+
 fn asks_for_login(shared: &Shared) -> bool {
     web(shared)["reason"] == "auth_required"
 }
@@ -101,17 +110,69 @@ fn a_call_to_a_server_that_was_never_listed_names_the_command_to_log_in_with() {
     let fixed = sandbox.run(&["call", "fixed", "echo"]);
     fixed.says("refused the token that it was shown");
     assert!(!fixed.stderr.contains("mainstay login"), "{}", fixed.stderr);
+    let fixed = sandbox.run(&["check", "--server", "fixed"]);
+    assert!(!fixed.stdout.contains("mainstay login"), "{}", fixed.stdout);
     // A server of a host is in no configuration: its address names it.
     let url = remote.url("/mcp");
     let mut host = Host::silent(sandbox, &["connect", "--url", &url]);
-    let introduction = json!({
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": { "name": "host", "version": "1" },
-    });
-    let refused = host.ask("initialize", &introduction);
+    let refused = host.ask("initialize", &introduction());
     let words = refused["error"]["message"].as_str().unwrap();
     assert!(words.contains(&format!("`mainstay login {url}`")), "{words}");
+}
+
+#[test]
+fn a_login_is_advised_only_to_servers_that_take_one() {
+    let remote = FaultyHttpProcess::start(0, &Script::new(), &HttpScript::new().bearer("good"));
+    let url = remote.url("/mcp");
+    let shared = Shared::new();
+    let sandbox = &shared.sandbox;
+    let servers = json!({
+        "open": { "url": url },
+        "fixed": { "url": url, "headers": { "Authorization": "Bearer other" } },
+        "off": { "url": url, "oauth": false },
+    });
+    let file = sandbox.write(
+        "elsewhere/servers.json",
+        &json!({ "mcpServers": servers }).to_string(),
+    );
+    let file = file.to_str().unwrap();
+    sandbox.run(&["daemon", "start", "--config", file]).exits(0);
+    wait_until("all ask for a login", || {
+        let document = sandbox.run(&["status", "--json"]).json();
+        let servers = document["servers"].as_array().unwrap();
+        servers.iter().all(|server| server["reason"] == "auth_required")
+    });
+    let status = sandbox.run(&["status"]);
+    status
+        .prints("`mainstay login open`")
+        .prints("the token of the configuration was refused: replace it")
+        .prints("give it a token in the configuration, which turns logins off");
+    for wrong in ["mainstay login fixed", "mainstay login off"] {
+        assert!(!status.stdout.contains(wrong), "{}", status.stdout);
+    }
+    // The daemon's file is the one that is meant.
+    let login = sandbox.run(&["login", "fixed"]);
+    login.exits(2).says("remove it first");
+    let mut host = Host::silent(sandbox, &["connect", "fixed"]);
+    let words = host.ask("initialize", &introduction()).to_string();
+    assert!(
+        words.contains("refused the token of its configuration"),
+        "{words}"
+    );
+    assert!(!words.contains("log in"), "{words}");
+    drop(host);
+    sandbox.run(&["daemon", "stop"]).exits(0);
+
+    // Without a daemon, the command names the file.
+    let check = sandbox.run(&["check", "--config", file]);
+    check.prints(&format!("mainstay login open --config {file}"));
+    sandbox
+        .run(&["call", "open", "echo", "--config", file])
+        .says(&format!("`mainstay login open --config {file}`"));
+    sandbox
+        .run(&["login", "fixed", "--config", file])
+        .exits(2)
+        .says("remove it first");
 }
 
 #[test]

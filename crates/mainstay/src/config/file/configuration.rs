@@ -8,7 +8,7 @@ use super::bounded::{FilesRead, read_at_most};
 use super::host::Host;
 use super::locate::ConfigOrigin;
 use super::parse::{self, FileContext};
-use super::report::LineIndex;
+use super::report::{LineIndex, ValuesOwner};
 use crate::config::problem::{Position, Problem, Severity};
 use crate::config::server::ServerConfig;
 
@@ -44,9 +44,23 @@ impl Configuration {
 
     /// Reads a file, with variables from `lookup`.
     pub fn load_with(file: &Path, lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        Self::load_from(file, lookup, ValuesOwner::Reader)
+    }
+
+    /// Reads a file whose values another process has, such as a daemon: what is missing in the environment of this process is
+    /// no problem. A server that lacks a value is [unusable](crate::config::Target::Unusable) here, and has all its settings.
+    pub fn load_for_another(file: &Path) -> Result<Self, ConfigError> {
+        Self::load_from(file, |name| std::env::var(name).ok(), ValuesOwner::Another)
+    }
+
+    fn load_from(
+        file: &Path,
+        lookup: impl Fn(&str) -> Option<String>,
+        values: ValuesOwner,
+    ) -> Result<Self, ConfigError> {
         let bytes = read_bounded(file)?;
         match std::str::from_utf8(&bytes) {
-            Ok(text) => Self::parse(text, file, lookup),
+            Ok(text) => Self::parse_for(text, file, &working_directory(), lookup, values),
             Err(error) => {
                 let (valid, _) = bytes.split_at(error.valid_up_to());
                 let valid = String::from_utf8_lossy(valid);
@@ -64,9 +78,7 @@ impl Configuration {
         file: &Path,
         lookup: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
-        // Where the working directory is unknown, it is in no project.
-        let directory = std::env::current_dir().unwrap_or_default();
-        Self::parse_in(text, file, &directory, lookup)
+        Self::parse_in(text, file, &working_directory(), lookup)
     }
 
     /// Reads a text as if this were the working directory, which says whose project's servers of Claude Code's file are
@@ -76,6 +88,16 @@ impl Configuration {
         file: &Path,
         directory: &Path,
         lookup: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        Self::parse_for(text, file, directory, lookup, ValuesOwner::Reader)
+    }
+
+    fn parse_for(
+        text: &str,
+        file: &Path,
+        directory: &Path,
+        lookup: impl Fn(&str) -> Option<String>,
+        values: ValuesOwner,
     ) -> Result<Self, ConfigError> {
         if text.len() > MAX_FILE_BYTES {
             return Err(ConfigError::TooLarge {
@@ -90,6 +112,7 @@ impl Configuration {
             files: &files,
             folder: absolute.parent().unwrap_or(Path::new("")),
             directory,
+            values,
         };
         parse::parse(text, file, &context)
     }
@@ -119,6 +142,11 @@ impl Configuration {
             .iter()
             .filter(|problem| problem.severity == Severity::Warning)
     }
+}
+
+/// The working directory. Where it is unknown, it is in no project.
+fn working_directory() -> PathBuf {
+    std::env::current_dir().unwrap_or_default()
 }
 
 fn read_bounded(file: &Path) -> Result<Vec<u8>, ConfigError> {

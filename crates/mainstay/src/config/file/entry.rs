@@ -91,7 +91,7 @@ pub(super) fn read<'a>(
         entry.whole.note(format!("disabled, since {why}"));
         settings.enabled = false;
     }
-    // Without a value that it needs, the server's start fails and names that value, if the server is enabled.
+    // Without a value that it needs, the server's start fails and names that value.
     if let Some(reason) = report.lacking() {
         target = UnusableTarget { reason }.into();
     }

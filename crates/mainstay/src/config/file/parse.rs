@@ -10,7 +10,7 @@ use super::expand::{Lookup, Variables};
 use super::fields::{Field, unknown};
 use super::host::{self, Host};
 use super::layout::{GROUPS, Group, Layout, is_group};
-use super::report::{LineIndex, ProblemReport};
+use super::report::{LineIndex, ProblemReport, ValuesOwner};
 use super::syntax::{Mapping, Node, Syntax, Value};
 use crate::config::nearest::nearest;
 use crate::config::problem::{ProblemText, dotted};
@@ -39,6 +39,8 @@ pub(super) struct FileContext<'a> {
     pub(super) folder: &'a Path,
     /// The working directory.
     pub(super) directory: &'a Path,
+    /// Which process needs the values that variables and files hold.
+    pub(super) values: ValuesOwner,
 }
 
 /// Reads a whole text.
@@ -53,7 +55,7 @@ pub(super) fn parse(
     let path = || file.to_owned();
     let (syntax, node) = tree(text, file)?;
     let root = node.as_object().ok_or_else(|| not_an_object(text, file, &node))?;
-    let report = ProblemReport::new(text, file);
+    let report = ProblemReport::new(text, file, context.values);
     let layout =
         Layout::of(root, syntax, file, context.directory, &report).map_err(|fix| ConfigError::NoServers {
             path: path(),

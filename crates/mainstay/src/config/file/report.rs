@@ -13,7 +13,17 @@ pub(super) const MAX_PROBLEMS: usize = 200;
 pub(super) struct ProblemReport<'t> {
     lines: LineIndex<'t>,
     file: &'t Path,
+    values: ValuesOwner,
     found: RefCell<Findings>,
+}
+
+/// Which process needs the values that variables and files hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ValuesOwner {
+    /// The one that reads the configuration.
+    Reader,
+    /// Another: what is missing here may be there.
+    Another,
 }
 
 #[derive(Default)]
@@ -23,7 +33,7 @@ struct Findings {
     server: Option<String>,
     /// Whether the current server is disabled.
     is_off: bool,
-    /// The first value that the current server lacks, if it is disabled.
+    /// The first value that the current server lacks, if it does not need it here.
     lacking: Option<String>,
     /// Where each key of the current server stands, by its canonical path.
     seen: HashMap<String, Seen>,
@@ -36,10 +46,11 @@ struct Seen {
 }
 
 impl<'t> ProblemReport<'t> {
-    pub(super) fn new(text: &'t str, file: &'t Path) -> Self {
+    pub(super) fn new(text: &'t str, file: &'t Path, values: ValuesOwner) -> Self {
         Self {
             lines: LineIndex::new(text),
             file,
+            values,
             found: RefCell::default(),
         }
     }
@@ -58,14 +69,19 @@ impl<'t> ProblemReport<'t> {
         self.found.borrow_mut().is_off = true;
     }
 
-    /// A value that is not there: an error, unless nothing needs it because the current server is disabled.
+    /// A value that is not there: an error, unless nothing needs it here because the current server is disabled, or another
+    /// process has the values.
     pub(super) fn lack(&self, shown: &str, at: usize, problem: impl Into<ProblemText>) {
         let problem = problem.into();
-        if !self.found.borrow().is_off {
+        let is_elsewhere = self.values == ValuesOwner::Another;
+        if !self.found.borrow().is_off && !is_elsewhere {
             return self.error(shown, at, problem);
         }
         let lacking = || problem.message.clone();
         self.found.borrow_mut().lacking.get_or_insert_with(lacking);
+        if is_elsewhere {
+            return;
+        }
         let message = format!(
             "{}, which matters only when the server is enabled",
             problem.message
@@ -73,7 +89,7 @@ impl<'t> ProblemReport<'t> {
         self.note(shown, at, ProblemText { message, ..problem });
     }
 
-    /// The first value that the current server lacks, if it is disabled.
+    /// The first value that the current server lacks, if it does not need it here.
     pub(super) fn lacking(&self) -> Option<String> {
         self.found.borrow().lacking.clone()
     }
@@ -139,6 +155,9 @@ impl<'t> ProblemReport<'t> {
     }
 
     fn add(&self, severity: Severity, shown: &str, at: usize, problem: ProblemText) {
+        if self.values == ValuesOwner::Another && problem.unset_variable.is_some() {
+            return;
+        }
         let mut found = self.found.borrow_mut();
         let Findings {
             problems,

@@ -9,7 +9,7 @@ use super::configuration::ConfigError;
 use super::host::Host;
 use super::layout::Layout;
 use super::parse;
-use super::report::ProblemReport;
+use super::report::{ProblemReport, ValuesOwner};
 
 pub use super::syntax::{Mapping, Node, Property, Syntax, Value};
 
@@ -34,7 +34,7 @@ impl<'t> SourceTree<'t> {
         let object = root
             .as_object()
             .ok_or_else(|| parse::not_an_object(text, file, &root))?;
-        let report = ProblemReport::new(text, file);
+        let report = ProblemReport::new(text, file, ValuesOwner::Reader);
         // In no project: the groups of all projects are found below.
         let layout = Layout::of(object, syntax, file, Path::new(""), &report);
         let (host, mut groups) = match layout {

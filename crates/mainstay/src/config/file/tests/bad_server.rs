@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{assert_said, one, refused, warned};
-use crate::config::{ServerConfig, Severity, Target, ToolView};
+use crate::config::{Configuration, ServerConfig, Severity, Target, ToolView};
 
 #[test]
 fn an_unknown_key_is_a_warning_that_names_the_nearest_known_one() {
@@ -63,6 +63,36 @@ fn a_disabled_server_without_its_values_is_not_started_when_it_is_enabled() {
         panic!("it could be started");
     };
     assert_eq!(unusable.reason(), "the variable NOPE is not set");
+}
+
+#[test]
+fn values_that_another_process_has_need_not_be_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mcp.json");
+    let text = r#"{ "mcpServers": {
+        "s": { "command": "x", "env": { "A": "${MAINSTAY_TEST_NOPE}" }, "call_timeout": "7s" },
+        "remote": { "url": "${MAINSTAY_TEST_NOPE}" },
+        "typo": { "command": "x", "args": ["${", "${MAINSTAY_TEST_NOPE}"] }
+    } }"#;
+    std::fs::write(&file, text).unwrap();
+    let configuration = Configuration::load_for_another(&file).unwrap();
+    let names: Vec<_> = configuration.servers.iter().map(ServerConfig::name).collect();
+    assert_eq!(names, ["s", "remote"]);
+    for server in &configuration.servers {
+        let Target::Unusable(unusable) = server.target() else {
+            panic!("it could be started");
+        };
+        assert_eq!(unusable.reason(), "the variable MAINSTAY_TEST_NOPE is not set");
+        assert!(server.enabled());
+    }
+    assert_eq!(configuration.servers[0].call_timeout(), Duration::from_secs(7));
+    let said: Vec<_> = configuration
+        .problems
+        .iter()
+        .map(|problem| &problem.message)
+        .collect();
+    assert_eq!(said, ["`${` without its `}`"]);
+    assert!(configuration.refused.contains("typo"));
 }
 
 #[test]
