@@ -198,9 +198,11 @@ impl Keeper {
             self.failing_since = Instant::now();
         }
         let since = self.failing_since;
-        let connection = self.connection_of(generation);
+        // Those on a connection that drains count too: it would be abandoned for this one.
+        let current = self.connection_of(generation);
+        let mut connections = self.draining.iter().chain(&current);
         OtherCalls {
-            are_older: connection.is_some_and(|connection| connection.peer.has_call_before(since)),
+            are_older: connections.any(|connection| connection.peer.has_call_before(since)),
             can_finish: matches!(self.slot.settings.load().target(), Target::Http(_)),
         }
     }

@@ -128,6 +128,33 @@ async fn calls_that_fail_in_a_row_do_not_cost_an_older_one_its_connection_while_
 }
 
 #[tokio::test]
+async fn calls_that_fail_in_a_row_do_not_cut_those_that_finish_beside_the_connection() {
+    let slow = HttpRule::on("tools/call", HttpFault::Delay { ms: 3_000 }).named("append");
+    let forgets = HttpRule::on("tools/call", HttpFault::ForgetSession).named("put");
+    let fails = HttpRule::on("tools/call", HttpFault::status(500)).named("pid");
+    let http = HttpScript::new()
+        .without_standalone_stream()
+        .rule(slow)
+        .rule(forgets.occurrence(Occurrence::Nth(1)))
+        .rule(fails);
+    let remote = serve(Script::new(), http).await;
+    let (_fleet, server) = keep(web_at(&remote).policy(probing(60_000, 5_000, 2)));
+    let first = connected(&server).await;
+    let running = tokio::spawn({
+        let server = server.clone();
+        async move { server.call("append", &json!({ "key": "old" })).await }
+    });
+    seen(&remote, |traffic| traffic.noted("call append old") == 1).await;
+    let put = server.call("put", &json!({})).await.expect("in a new session");
+    assert!(put.generation.0 > first);
+    for _ in 0..7 {
+        server.call("pid", &json!({})).await.expect_err("status 500");
+    }
+    let reply = running.await.expect("no panic").expect("answered");
+    assert_eq!(reply.generation.0, first);
+}
+
+#[tokio::test]
 async fn a_call_that_breaks_makes_its_server_be_looked_after_at_once() {
     for speaks in ERAS {
         let remote = well(speaks).await;
