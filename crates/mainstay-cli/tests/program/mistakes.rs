@@ -85,7 +85,8 @@ fn the_value_of_a_variable_is_on_no_screen_wherever_the_configuration_uses_it() 
 fn a_program_that_reads_and_does_not_answer_is_doubted_while_it_is_waited_for() {
     let sandbox = Sandbox::with(&json!({ "cow": shell("while read -r line; do :; done") }));
     sandbox
-        .run(&["check", "--timeout", "15s"])
+        // After ten seconds the attempt has failed.
+        .run(&["check", "--timeout", "9s"])
         .exits(1)
         .says("cow: connecting, reads its input and does not answer, ")
         .prints("doing      reads its input and does not answer, ")
