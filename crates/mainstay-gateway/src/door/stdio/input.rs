@@ -20,6 +20,9 @@ use crate::protocol::{ClientIntroduction, ClientMeta};
 /// How much is read at once.
 const READ_SIZE: usize = 16 * 1024;
 
+/// What some programs put before the first text that they write.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Blank lines that are left out before they count in the turn.
 const BLANK_AT_ONCE: u32 = 16;
 
@@ -36,6 +39,8 @@ pub(super) struct LineReader<R> {
     /// What is held for the unfinished line in `buffer`.
     held: Option<HeldBytes>,
     buffer: BytesMut,
+    /// Whether `buffer` begins where the input begins.
+    is_at_start: bool,
     /// How far `buffer` was searched for the end of a line.
     searched: usize,
     /// The line that is being skipped.
@@ -95,6 +100,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             account,
             held: None,
             buffer: BytesMut::new(),
+            is_at_start: true,
             searched: 0,
             skipped: None,
             turn: Turn::new(),
@@ -130,6 +136,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 
     /// What the client wrote behind its last line break.
     fn last_line(&mut self) -> ReadLine {
+        self.drop_mark();
         let line = self.buffer.split();
         (self.searched, self.held) = (0, None);
         if let Some(mut skipped) = self.skipped.take() {
@@ -143,6 +150,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     }
 
     fn next_buffered(&mut self) -> BufferedLine {
+        self.drop_mark();
         for _ in 0..BLANK_AT_ONCE {
             let Some(at) = self.buffer[self.searched..]
                 .iter()
@@ -153,7 +161,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 return BufferedLine::Unfinished;
             };
             let line = self.buffer.split_to(self.searched + at + 1);
-            (self.searched, self.held) = (0, None);
+            (self.searched, self.held, self.is_at_start) = (0, None, false);
             if let Some(mut skipped) = self.skipped.take() {
                 skipped.push(&line);
                 return BufferedLine::Whole(ReadLine::TooLong(skipped));
@@ -163,6 +171,18 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             }
         }
         BufferedLine::Blank
+    }
+
+    /// Takes a byte order mark off the start of the input, once so much has come that it is one or is none.
+    fn drop_mark(&mut self) {
+        if !self.is_at_start || self.buffer.len() < BYTE_ORDER_MARK.len() {
+            return;
+        }
+        self.is_at_start = false;
+        if self.buffer.starts_with(BYTE_ORDER_MARK) {
+            self.buffer.advance(BYTE_ORDER_MARK.len());
+            self.searched = 0;
+        }
     }
 
     /// Begins to skip the unfinished line if it is too long, or goes on with it.
@@ -246,7 +266,9 @@ impl<R: AsyncRead + Unpin> ClientInput<R> {
                 }
             };
             turn.count_message();
-            let message = Bytes::copy_from_slice(buffer[line..searched].trim_ascii());
+            let message = &buffer[line..searched];
+            let message = message.strip_prefix(BYTE_ORDER_MARK).unwrap_or(message);
+            let message = Bytes::copy_from_slice(message.trim_ascii());
             line = searched;
             if let Some(FirstRequest { introduction }) = FirstRequest::of(&message).await {
                 return Some(Self {

@@ -56,6 +56,16 @@ async fn lines_are_read_however_they_come_in_pieces_and_blank_ones_are_not() {
     assert_eq!(read(&[b"one\n  "], 100).await, ["one"]);
 }
 
+#[tokio::test]
+async fn a_byte_order_mark_before_the_first_line_is_no_part_of_it() {
+    const MARKED: &[u8] = b"\xef\xbb\xbf{}\n\xef\xbb\xbftwo";
+    let pieces: Vec<&[u8]> = MARKED.chunks(1).collect();
+    for pieces in [&[MARKED][..], &pieces] {
+        assert_eq!(read(pieces, 100).await, ["{}", "\u{feff}two"]);
+    }
+    assert_eq!(read(&[b"\xef\xbb\xbf{}"], 100).await, ["{}"]);
+}
+
 /// An input that fails when this was read.
 struct Failing(&'static [u8]);
 
