@@ -91,6 +91,7 @@ pub fn messages(input: &[u8]) {
             (asked, answered)
         };
         let ((), answered) = tokio::join!(visit, client);
+        gateway.close(Duration::ZERO).await;
         answered
     });
     let (asked, answered) = answered;

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::Request;
 use hyper::header::{self, HeaderValue};
@@ -37,6 +38,7 @@ pub fn http(input: &[u8]) {
             read
         };
         let ((), read) = tokio::join!(serve(service, server, HERE, &activity), client);
+        gateway.close(Duration::ZERO).await;
         read
     });
     assert!(
