@@ -242,16 +242,11 @@ impl MachineStep<'_> {
         if recovery == Recovery::RetryLack {
             return self.lose_by_lack(generation, cause);
         }
-        match recovery {
-            // The server answers, and refuses what is new. It is no process: those ask for no login.
-            Recovery::Login => self.detach_with_calls(),
-            Recovery::Retry
-            | Recovery::RetryOtherEra
-            | Recovery::RetryAfter(_)
-            | Recovery::RetryWhenReachable
-            | Recovery::RetryLack
-            | Recovery::GiveUp => self.detach(CloseMode::Cut),
+        // The server answers, and refuses what is new. It is no process: those ask for no login.
+        if recovery == Recovery::Login {
+            return self.retire(cause, recovery);
         }
+        self.detach(CloseMode::Cut);
         self.recover(generation, cause, recovery);
     }
 

@@ -168,4 +168,6 @@ pub enum Flood {
     Updated,
     /// An unknown method.
     Unknown,
+    /// Text that is no message.
+    Text,
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// On a machine with too much to do everything takes longer, a guardian too: it is given the time in which another shell
 /// goes twice as often through what a guardian goes through at most seven times.
 const ROUNDS: u32 = 14;
-const ROUND: &str = "sleep 0.05; grep -laF of-nobody /proc/[0-9]*/environ";
+const ROUND: &str = "sleep 0.05; grep -laF no-such-value /proc/[0-9]*/environ";
 
 /// Whether the condition comes true within this time, or what a guardian needs on this machine where that is longer. Blocks the thread.
 ///

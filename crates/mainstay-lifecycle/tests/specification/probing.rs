@@ -148,7 +148,7 @@ fn a_server_that_became_busy_since_the_probe_has_missed_nothing() {
     assert_eq!(
         server.pass(seconds(15)),
         [Effect::Probe(generation)],
-        "the misses are counted anew"
+        "the count of misses starts at zero again"
     );
 }
 

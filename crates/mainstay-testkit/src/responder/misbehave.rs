@@ -170,6 +170,7 @@ fn flood_line(of: Flood) -> Vec<u8> {
         ),
         Flood::Updated => ("notifications/resources/updated", json!({ "uri": "mem://one" })),
         Flood::Unknown => ("notifications/x-unknown", json!({})),
+        Flood::Text => return b"x\n".to_vec(),
     };
     format!(
         "{}\n",

@@ -196,6 +196,19 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_that_takes_nothing_new_is_followed_when_its_port_is_open_again() {
+        let io = |kind| End::Io {
+            kind,
+            message: String::new(),
+        };
+        let closed = of_retirement(&io(io::ErrorKind::ConnectionRefused));
+        assert_eq!(closed, Recovery::RetryWhenReachable);
+        for other in [io(io::ErrorKind::BrokenPipe), End::SessionLost] {
+            assert_eq!(of_retirement(&other), Recovery::Retry);
+        }
+    }
+
+    #[test]
     fn a_refusal_has_the_same_remedy_whether_the_request_met_it_or_the_transport_before_it() {
         let pause = Some(Duration::from_secs(7));
         let login = HttpFailure::AuthRequired {

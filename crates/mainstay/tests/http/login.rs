@@ -13,7 +13,8 @@ use serde_json::json;
 use tokio::sync::{Notify, watch};
 
 use crate::support::{
-    ERAS, SOON, call, connected, echo, generation_of, keep, next_event, probing, seen, sent, serve, web_at,
+    ERAS, SOON, call, connected, echo, generation_of, keep, next_event, probing, running_append, seen, sent,
+    serve, web_at,
 };
 
 const METADATA: &str = "http://127.0.0.1/.well-known/oauth-protected-resource/mcp";
@@ -113,11 +114,7 @@ async fn a_call_that_runs_while_another_one_is_refused_for_its_credential_is_ans
         let remote = serve(Script::new().speaks(speaks), http).await;
         let (_fleet, server) = keep(web_at(&remote));
         let first = connected(&server).await;
-        let running = tokio::spawn({
-            let server = server.clone();
-            async move { call(&server, "append", json!({ "key": "once" })).await }
-        });
-        seen(&remote, |traffic| traffic.noted("call append once") == 1).await;
+        let running = running_append(&server, &remote).await;
         let error = call(&server, "put", json!({})).await.expect_err("not let in");
         assert_eq!(error.outcome(), Outcome::Refused, "{error}");
         asks_for_login(&server).await;

@@ -9,7 +9,8 @@ use mainstay_testkit::{Fault, Occurrence, Rule, Script, Speaks, Step};
 use serde_json::json;
 
 use crate::support::{
-    ERAS, SOON, beyond, connected, echo, keep, next_event, probing, seen, sent, serve, web, web_at, well,
+    ERAS, SOON, beyond, connected, echo, keep, next_event, probing, running_append, seen, sent, serve, web,
+    web_at, well,
 };
 
 /// The method that a server of this era is probed with.
@@ -111,18 +112,16 @@ async fn calls_that_fail_in_a_row_do_not_cost_an_older_one_its_connection_while_
             let remote = serve(Script::new().speaks(speaks), http).await;
             let (_fleet, server) = keep(web_at(&remote).policy(probing(60_000, 5_000, 2)));
             let first = connected(&server).await;
-            let running = tokio::spawn({
-                let server = server.clone();
-                async move { server.call("append", &json!({ "key": "old" })).await }
-            });
-            seen(&remote, |traffic| traffic.noted("call append old") == 1).await;
+            let running = running_append(&server, &remote).await;
             for _ in 0..7 {
                 let failed = server.call("put", &json!({})).await;
                 assert!(failed.is_err(), "{fault:?}");
             }
+            let starts = server.status().starts;
+            // On a machine that stood still meanwhile, the older call may have ended before the last failure.
+            assert!(starts == 1 || running.is_finished(), "{speaks:?}, {fault:?}");
             let reply = running.await.expect("no panic").expect("answered");
             assert_eq!(reply.generation.0, first, "{speaks:?}, {fault:?}");
-            assert_eq!(server.status().starts, 1);
         }
     }
 }
@@ -140,11 +139,7 @@ async fn calls_that_fail_in_a_row_do_not_cut_those_that_finish_beside_the_connec
     let remote = serve(Script::new(), http).await;
     let (_fleet, server) = keep(web_at(&remote).policy(probing(60_000, 5_000, 2)));
     let first = connected(&server).await;
-    let running = tokio::spawn({
-        let server = server.clone();
-        async move { server.call("append", &json!({ "key": "old" })).await }
-    });
-    seen(&remote, |traffic| traffic.noted("call append old") == 1).await;
+    let running = running_append(&server, &remote).await;
     let put = server.call("put", &json!({})).await.expect("in a new session");
     assert!(put.generation.0 > first);
     for _ in 0..7 {

@@ -8,7 +8,9 @@ use mainstay_testkit::http::{HttpFault, HttpRule, HttpScript, HttpStep};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::support::{beyond, call, connected, echo, keep, next_event, seen, sent, serve, web_at};
+use crate::support::{
+    beyond, call, connected, echo, keep, next_event, running_append, seen, sent, serve, web_at,
+};
 
 const CALLS: usize = 20;
 
@@ -157,11 +159,7 @@ async fn a_call_that_runs_while_its_session_is_lost_beside_it_is_answered_and_no
     let remote = serve(Script::new(), http).await;
     let (_fleet, server) = keep(web_at(&remote));
     let first = connected(&server).await;
-    let running = tokio::spawn({
-        let server = server.clone();
-        async move { call(&server, "append", json!({ "key": "once" })).await }
-    });
-    seen(&remote, |traffic| traffic.noted("call append once") == 1).await;
+    let running = running_append(&server, &remote).await;
     let put = call(&server, "put", json!({}))
         .await
         .expect("made again on the new session");

@@ -7,7 +7,7 @@ use mainstay::lifecycle::Cause;
 use mainstay::{CallError, CallErrorKind, CallOptions, Policy, StateKind};
 use mainstay_testkit::chaos::Lateness;
 use mainstay_testkit::procfs::is_alive;
-use mainstay_testkit::{Fault, FaultyServer, Ledger, Script, Step};
+use mainstay_testkit::{Fault, FaultyServer, Flood, Ledger, Script, Step};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -171,4 +171,22 @@ async fn ten_calls_that_time_out_together_cause_one_reconnect() {
         7,
         "the others spoke of a generation that was gone"
     );
+}
+
+#[tokio::test]
+async fn a_program_that_was_closed_for_writing_no_messages_is_not_said_to_have_exited() {
+    // More lines in a row than are put up with.
+    let text = Fault::Flood {
+        of: Flood::Text,
+        count: 1_100_000,
+    };
+    let (fleet, server) = keep(stdio("text", &FaultyServer::new().on(Step::Call, text)));
+    connected(&server).await;
+    let mut events = fleet.events();
+    let options = CallOptions::default().replay(Replay::Never);
+    echo(&server, options).await.expect_err("it is closed");
+    let lost = next_event(&mut events, |event| event.from == StateKind::Connected).await;
+    let error = lost.error.expect("a loss says what went wrong");
+    assert!(error.message.contains("something other than messages"), "{error}");
+    assert_eq!(error.exit, None);
 }

@@ -16,6 +16,7 @@ use mainstay_testkit::http::{FaultyHttpServer, HttpScript, Traffic};
 use mainstay_testkit::{Script, Speaks};
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// Longer than anything that is under way ever takes, even on a machine with too much to do.
@@ -26,6 +27,17 @@ pub(crate) const ERAS: [Speaks; 2] = [Speaks::Legacy, Speaks::Modern];
 /// A server of the test's own runtime.
 pub(crate) async fn serve(script: Script, http: HttpScript) -> FaultyHttpServer {
     FaultyHttpServer::start(script, http).await.expect("a free port")
+}
+
+/// A call that its server has begun to work on: `append` with the key `once`.
+pub(crate) async fn running_append(
+    server: &Server,
+    remote: &FaultyHttpServer,
+) -> JoinHandle<Result<Reply, CallError>> {
+    let caller = server.clone();
+    let running = tokio::spawn(async move { call(&caller, "append", json!({ "key": "once" })).await });
+    seen(remote, |traffic| traffic.noted("call append once") == 1).await;
+    running
 }
 
 /// A well-behaved server of this era.

@@ -61,7 +61,7 @@ fn a_stream_is_resumed_after_any_event_and_read_by_the_latest_reader() {
 #[test]
 fn a_stream_is_read_while_its_client_is_connected() {
     let standing = ClientStream::standing(account());
-    assert!(!standing.is_read(), "nobody opened it");
+    assert!(!standing.is_read(), "it is not open yet");
     let position = standing.open(None);
     assert!(standing.is_read());
     standing.leave(&position);
