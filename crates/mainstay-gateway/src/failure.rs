@@ -191,12 +191,8 @@ pub(crate) fn why_not_up(status: &Status, advice: &Advice) -> Option<String> {
     let is_wanted_so = match (now.state, now.reason) {
         (StateKind::Connected | StateKind::Disabled | StateKind::Disabling, _)
         | (StateKind::Disconnected, Some(Reason::Idle)) => true,
-        // A server that has failed is named also while its next attempt runs, which may fail too. A first attempt in the wrong
-        // era says nothing yet.
-        (StateKind::Connecting | StateKind::Reconnecting, _) => {
-            let failed = now.last_error.as_ref();
-            failed.is_none_or(|error| error.retries_other_era && now.attempt <= 1)
-        }
+        // A server that has failed is named also while its next attempt runs, which may fail too.
+        (StateKind::Connecting | StateKind::Reconnecting, _) => now.last_error.is_none(),
         (StateKind::Disconnected | StateKind::PermanentlyFailed, _) => false,
     };
     let words =
@@ -371,13 +367,8 @@ fn how(now: &NotConnected, advice: &Advice) -> String {
 fn how_it_starts(now: &NotConnected, advice: &Advice) -> String {
     match (now.state, &now.last_error) {
         (StateKind::Connecting | StateKind::Reconnecting, Some(error)) => {
-            let how = if error.retries_other_era {
-                "is starting"
-            } else {
-                "did not start"
-            };
             let (server, state, failures) = (&now.server, now.state, failures(now));
-            format!("Server {server} {how} ({state}{failures}): {error}")
+            format!("Server {server} did not start ({state}{failures}): {error}")
         }
         (StateKind::PermanentlyFailed, Some(error)) => {
             format!("Server {} cannot be started ({}): {error}", now.server, now.state)

@@ -91,8 +91,6 @@ pub enum Listing {
 pub enum Recovery {
     /// A retry may help.
     Retry,
-    /// A retry in the other protocol era may help. There is no reason to wait for it.
-    RetryOtherEra,
     /// A retry may help after this pause, which the server asked for.
     RetryAfter(Duration),
     /// The server's address cannot be reached. A retry may help once it can.
@@ -110,11 +108,7 @@ impl Recovery {
     /// Whether a retry can help without a person.
     pub const fn is_retriable(self) -> bool {
         match self {
-            Self::Retry
-            | Self::RetryOtherEra
-            | Self::RetryAfter(_)
-            | Self::RetryWhenReachable
-            | Self::RetryLack => true,
+            Self::Retry | Self::RetryAfter(_) | Self::RetryWhenReachable | Self::RetryLack => true,
             Self::Login | Self::GiveUp => false,
         }
     }
@@ -123,12 +117,9 @@ impl Recovery {
     pub const fn pause(self) -> Duration {
         match self {
             Self::RetryAfter(pause) => pause,
-            Self::Retry
-            | Self::RetryOtherEra
-            | Self::RetryWhenReachable
-            | Self::RetryLack
-            | Self::Login
-            | Self::GiveUp => Duration::ZERO,
+            Self::Retry | Self::RetryWhenReachable | Self::RetryLack | Self::Login | Self::GiveUp => {
+                Duration::ZERO
+            }
         }
     }
 }

@@ -280,7 +280,6 @@ impl MachineStep<'_> {
             (Recovery::GiveUp, _) => self.enter(State::PermanentlyFailed, cause),
             (
                 Recovery::Retry
-                | Recovery::RetryOtherEra
                 | Recovery::RetryAfter(_)
                 | Recovery::RetryWhenReachable
                 | Recovery::RetryLack,
@@ -297,9 +296,7 @@ impl MachineStep<'_> {
         let (now, failures, policy) = (self.now, self.machine.failures, &self.machine.policy);
         let requested = self.granted(recovery.pause());
         let is_spent = failures >= policy.budget.get();
-        let other_era = recovery == Recovery::RetryOtherEra;
-        // A retry in the other era belongs to the start that was asked for.
-        if policy.when_lost == WhenLost::StayDisconnected && (is_spent || !other_era) {
+        if policy.when_lost == WhenLost::StayDisconnected {
             let reason = DisconnectReason::Lost(now + requested);
             return self.enter(State::Disconnected(reason), cause);
         }
@@ -317,11 +314,7 @@ impl MachineStep<'_> {
                 State::Disconnected(DisconnectReason::BudgetSpent(now + pause, reason))
             }
             (false, WhenSpent::GiveUp | WhenSpent::ProbeEvery(_)) => {
-                let backoff = if other_era {
-                    Duration::ZERO
-                } else {
-                    jittered(policy.backoff.longest_pause(failures), now, generation)
-                };
+                let backoff = jittered(policy.backoff.longest_pause(failures), now, generation);
                 let pause = backoff.max(requested);
                 let reason = if pause.is_zero() { Pause::None } else { reason };
                 connecting(false, Attempt::Pausing(now + pause, reason))

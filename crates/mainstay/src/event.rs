@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
 use futures_core::Stream;
-use mainstay_lifecycle::{Cause, Generation, Recovery, StateKind};
+use mainstay_lifecycle::{Cause, Generation, StateKind};
 use tokio::sync::broadcast;
 
 use crate::PlainText;
@@ -97,8 +97,6 @@ pub struct Failure {
     pub stderr: Vec<String>,
     /// What a login needs, where the server asks for one.
     pub challenge: Option<Challenge>,
-    /// Whether only the dialect failed. The next attempt follows at once, in the other era.
-    pub retries_other_era: bool,
     /// The directories that a command was searched in, as in `PATH`, where it was not found. Long, and of this machine: for a
     /// person at a terminal, not for a model.
     pub searched: Option<String>,
@@ -124,7 +122,6 @@ impl Failure {
             exit: None,
             stderr: lines.map(|line| line.text).collect(),
             challenge: None,
-            retries_other_era: false,
             searched: None,
             http: None,
         }
@@ -138,7 +135,6 @@ impl Failure {
             exit: None,
             stderr,
             challenge: None,
-            retries_other_era: false,
             searched: None,
             http: None,
         }
@@ -152,13 +148,6 @@ impl Failure {
 
     pub(crate) fn with_exit(self, exit: Option<ProcessExit>) -> Self {
         Self { exit, ..self }
-    }
-
-    pub(crate) fn with_recovery(self, recovery: Recovery) -> Self {
-        Self {
-            retries_other_era: recovery == Recovery::RetryOtherEra,
-            ..self
-        }
     }
 
     pub(crate) fn searched(self, directories: Option<&str>) -> Self {

@@ -314,10 +314,6 @@ fn check_shown(server: &Server, params: &Params) -> Result<(), CallError> {
     ))
 }
 
-/// How long a client waits for the second attempt, after the first one used a protocol version that the server does not
-/// answer. Old servers are up by then, and most hosts give up only later.
-const SECOND_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// Waits until `find` finds something, while the server is starting and no longer than its attempt lasts.
 async fn wait_while_starting<T>(
     server: &Server,
@@ -325,10 +321,9 @@ async fn wait_while_starting<T>(
     find: impl Fn() -> Option<T>,
 ) -> Result<T, CallError> {
     let began = Instant::now();
-    let mut deadline = deadline::after(began, within);
+    let deadline = deadline::after(began, within);
     let mut status = server.watch();
     let before = status.borrow().last_error.clone();
-    let mut second_attempt = None;
     loop {
         // Read first: the keeper updates the status last.
         let seen = status.borrow_and_update().clone();
@@ -339,14 +334,6 @@ async fn wait_while_starting<T>(
         if has_failed(&seen, before.as_ref()) || !(seen.is_starting() || is_idle) {
             return Err(NotConnected::from(&*seen).into());
         }
-        if seen
-            .last_error
-            .as_ref()
-            .is_some_and(|error| error.retries_other_era)
-        {
-            let began = *second_attempt.get_or_insert_with(Instant::now);
-            deadline = deadline.min(began + SECOND_ATTEMPT_TIMEOUT);
-        }
         server.0.wake_if_resting(&seen);
         if !matches!(timeout_at(deadline, status.changed()).await, Ok(Ok(()))) {
             return Err(server.0.wait_timed_out(began));
@@ -356,6 +343,6 @@ async fn wait_while_starting<T>(
 
 /// Whether an attempt has failed since the server was seen with the failure `before`.
 fn has_failed(seen: &Status, before: Option<&Arc<Failure>>) -> bool {
-    let last = seen.last_error.as_ref().filter(|error| !error.retries_other_era);
+    let last = seen.last_error.as_ref();
     last.is_some_and(|last| !before.is_some_and(|before| Arc::ptr_eq(before, last)))
 }

@@ -306,11 +306,7 @@ impl StartWaits {
 
 /// Whether a server is starting, and has not failed since the gateway has kept it.
 fn has_not_failed(status: &Status) -> bool {
-    let failed = status
-        .last_error
-        .as_ref()
-        .filter(|error| !error.retries_other_era);
-    status.is_starting() && failed.is_none()
+    status.is_starting() && status.last_error.is_none()
 }
 
 fn left(since: &OnceLock<Instant>, limit: Duration) -> Duration {

@@ -212,7 +212,6 @@ pub(super) fn losses_are_judged(
     };
     let requested = recovery.pause().min(policy.limits.retry_after);
     let is_spent = after.trace.failures >= policy.budget.get();
-    let other_era = recovery == Recovery::RetryOtherEra;
     let has_new_login = before
         .trace
         .current
@@ -227,7 +226,7 @@ pub(super) fn losses_are_judged(
         }),
         (_, State::Disconnected(DisconnectReason::Lost(at))) => {
             let stays = policy.when_lost == WhenLost::StayDisconnected;
-            stays && (is_spent || !other_era) && *at == now + requested
+            stays && *at == now + requested
         }
         (_, State::PermanentlyFailed) => is_spent && policy.when_spent == WhenSpent::GiveUp,
         (_, State::Disconnected(DisconnectReason::BudgetSpent(at, _))) => {
@@ -239,13 +238,8 @@ pub(super) fn losses_are_judged(
             is_spent && least.max(requested) <= pause && pause <= most.max(requested)
         }
         (_, State::Connecting { is_first: false, .. }) => {
-            let goes_on = policy.when_lost == WhenLost::Restart || other_era;
-            let longest = policy.backoff.longest_pause(after.trace.failures);
-            let most = if other_era {
-                requested
-            } else {
-                longest.max(requested)
-            };
+            let goes_on = policy.when_lost == WhenLost::Restart;
+            let most = policy.backoff.longest_pause(after.trace.failures).max(requested);
             let is_bounded = pause.is_some_and(|(pause, _)| requested <= pause && pause <= most);
             goes_on && !is_spent && is_bounded
         }

@@ -328,12 +328,11 @@ const YOUNGER_CALLS_THAT_FINISH: OtherCalls = OtherCalls {
 };
 
 /// Every report but `Closed` and `Reachable`, plausible or not.
-fn reports(generation: Generation) -> [Input; 29] {
+fn reports(generation: Generation) -> [Input; 28] {
     [
         Input::Begun(generation),
         Input::Opened(generation),
         Input::OpenFailed(generation, Recovery::Retry),
-        Input::OpenFailed(generation, Recovery::RetryOtherEra),
         Input::OpenFailed(generation, Recovery::RetryAfter(RETRY_AFTER)),
         Input::OpenFailed(generation, Recovery::RetryWhenReachable),
         Input::OpenFailed(generation, Recovery::RetryLack),

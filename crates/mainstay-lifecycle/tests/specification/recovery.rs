@@ -319,31 +319,6 @@ fn a_pause_that_the_server_asked_for_is_kept_and_counts_as_one_failure() {
 }
 
 #[test]
-fn the_other_era_is_tried_at_once_and_costs_budget_and_token() {
-    let policy = Policy {
-        budget: NonZeroU32::new(3).expect("not 0"),
-        bucket: Bucket {
-            size: NonZeroU32::MIN,
-            refill_every: seconds(6),
-        },
-        ..Policy::default()
-    };
-    let mut server = Server::enabled(policy);
-    server.fail(Recovery::RetryOtherEra);
-    assert_eq!((server.starts(), server.machine.failures()), (2, 1));
-    server.fail(Recovery::RetryOtherEra);
-    assert_eq!(
-        server.pause(),
-        Some((seconds(6), Pause::Token)),
-        "there was one token"
-    );
-    server.pass(seconds(6));
-    assert_eq!((server.starts(), server.machine.failures()), (3, 2));
-    server.fail(Recovery::RetryOtherEra);
-    assert_eq!(server.kind(), StateKind::Disconnected, "the budget is spent");
-}
-
-#[test]
 fn a_pause_that_the_server_asked_for_outlasts_the_slow_probe() {
     let policy = Policy {
         budget: NonZeroU32::MIN,

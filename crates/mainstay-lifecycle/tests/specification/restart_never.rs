@@ -35,10 +35,8 @@ fn only_a_call_or_a_person_brings_it_back() {
 }
 
 #[test]
-fn a_failed_start_is_retried_only_in_the_other_era() {
+fn a_failed_start_is_not_retried() {
     let mut server = Server::enabled(never());
-    server.fail(Recovery::RetryOtherEra);
-    assert_eq!(server.starts(), 2, "the other era belongs to the same start");
     server.fail(Recovery::RetryWhenReachable);
     assert_eq!(
         server.machine.unreachable(),
@@ -46,7 +44,7 @@ fn a_failed_start_is_retried_only_in_the_other_era() {
         "the keeper does not watch the address"
     );
     server.pass(seconds(A_WEEK));
-    assert_eq!((server.kind(), server.starts()), (StateKind::Disconnected, 2));
+    assert_eq!((server.kind(), server.starts()), (StateKind::Disconnected, 1));
 }
 
 #[test]

@@ -102,17 +102,16 @@ impl Fleet {
     }
 }
 
-/// Whether the server's first attempt has ended. One that is repeated at once in another protocol era has not.
+/// Whether the server's first attempt has ended.
 fn has_settled(status: &Status) -> bool {
     match status.state {
         StateKind::Connecting => false,
-        StateKind::Reconnecting => {
-            let last = status.last_error.as_ref();
-            !last.is_some_and(|failure| failure.retries_other_era)
-        }
         // A new server is shown as disabled until its keeper runs.
         StateKind::Disabled | StateKind::Disabling => status.desired == Desired::Disabled,
-        StateKind::Connected | StateKind::Disconnected | StateKind::PermanentlyFailed => true,
+        StateKind::Connected
+        | StateKind::Reconnecting
+        | StateKind::Disconnected
+        | StateKind::PermanentlyFailed => true,
     }
 }
 

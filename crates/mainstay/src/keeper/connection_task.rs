@@ -11,7 +11,6 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::dial::{Dial, DialError};
 use super::inbox::{KeeperMessage, Report};
 use super::process_tree::ProcessTree;
-use super::recovery;
 use super::tasks::{TaskKind, Tasks};
 use crate::connection::Connection;
 use crate::deadline;
@@ -110,12 +109,13 @@ async fn live(
 async fn out_of_service(slot: &Slot, connection: &Connection, process: Option<&Process>) -> Report {
     let generation = connection.generation;
     let Some(process) = process else {
-        let failure = |end: End| Arc::new(Failure::new(slot, Some(generation), end.to_string()));
+        let failure = |end: &End| Arc::new(Failure::new(slot, Some(generation), end.to_string()));
         return match connection.peer.out_of_service().await {
             OutOfService::Retired(end) => {
-                Report::Retired(generation, recovery::of_retirement(&end), failure(end))
+                let failure = failure(&end);
+                Report::Retired(generation, end, failure)
             }
-            OutOfService::Ended(end) => Report::Lost(generation, failure(end)),
+            OutOfService::Ended(end) => Report::Lost(generation, failure(&end)),
         };
     };
     Report::Lost(generation, lost(slot, connection, process).await)
@@ -157,13 +157,11 @@ async fn exit_that_explains(end: &End, process: &Process) -> Option<ProcessExit>
 
 async fn failed_to_open(dial: &Dial, error: &DialError, process: Option<&Process>) -> Arc<Failure> {
     let (slot, generation) = (&dial.slot, dial.generation);
-    let recovery = recovery::of_dial(error);
     // A dial that fails for any other reason has closed the server's input by now, and its exit tells nothing.
     let Some(process) = process.filter(|_| error.is_loss()) else {
         let message = dial.explain(error) + &noise::say(slot.noise.of(generation).as_deref());
-        let failure = Failure::new(slot, Some(generation), message).with_recovery(recovery);
         return Arc::new(
-            failure
+            Failure::new(slot, Some(generation), message)
                 .searched(error.searched())
                 .asking_for(error.challenge())
                 .over_http(slot, error.http()),
@@ -174,11 +172,6 @@ async fn failed_to_open(dial: &Dial, error: &DialError, process: Option<&Process
         let _ = timeout(EXIT_GRACE, process.drain_stderr()).await;
     }
     let message = match &exit {
-        Some(exit) if error.blames_probe() => {
-            format!(
-                "the server's process ended while starting: {exit} (the next attempt begins with initialize)"
-            )
-        }
         Some(exit) if exit.code == Some(0) => {
             format!("the server's process ended while starting: {exit}; {NO_SERVER}")
         }
@@ -186,8 +179,7 @@ async fn failed_to_open(dial: &Dial, error: &DialError, process: Option<&Process
         None => error.to_string(),
     };
     let message = message + &noise::say(slot.noise.of(generation).as_deref());
-    let failure = Failure::new(slot, Some(generation), message).with_exit(exit);
-    Arc::new(failure.with_recovery(recovery))
+    Arc::new(Failure::new(slot, Some(generation), message).with_exit(exit))
 }
 
 /// The hint for a program that ends by itself without an error instead of answering.

@@ -1,7 +1,7 @@
 //! The opening of one connection: start the process or reach the address, find out its dialect, shake hands.
 //!
-//! The dialect of a server over HTTP is found out from the newest to the oldest: a modern request, `initialize`, and the
-//! stream of HTTP+SSE. What an earlier connection found out is tried first, and alone.
+//! The client begins with `initialize`, then tries `server/discover` and, over HTTP, the stream of HTTP+SSE. If an earlier connection
+//! found out the dialect, the client begins with that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::catalog::CallHeaders;
 use crate::config::{HttpKind, HttpTarget, StdioTarget, Target};
 use crate::connection::{Clock, Connection, InboundHandler};
 use crate::process::{InputGauge, Ladder, Process, SpawnError, Spec};
-use crate::protocol::{Approach, Dialect, Era, HandshakeError, INITIALIZE_NEXT, PipeView, greet};
+use crate::protocol::{Approach, Dialect, Era, HandshakeError, greet};
 use crate::recorder::ConnectionRecorder;
 use crate::redaction::Redaction;
 use crate::server::{Settings, Slot};
@@ -32,7 +32,7 @@ use crate::wire::{Peer, RequestError};
 /// restored while the connection is in use.
 const RESTORE_GRACE: Duration = Duration::from_secs(2);
 
-/// With this many attempts left, the keeper detects the remembered dialect again: before it gives a server up, it has tried both eras.
+/// With this many attempts left, the keeper begins with the other era: before it gives a server up, it has tried both first.
 /// Not earlier, since such attempts are wasted if the server is down for another reason.
 const LAST_ATTEMPTS_LIMIT: u32 = 2;
 
@@ -90,30 +90,25 @@ pub(crate) enum DialectHint {
     None,
     /// What was remembered may have caused it: find it out again.
     Forget,
+    /// The server did not answer. If no connection has succeeded yet, the next one begins with the other era.
+    Unanswered,
     /// A server that fails again and again may have changed; one that fails once has mostly just failed.
     Doubt,
-    /// No way that was tried led to an answer. A server of unknown era is asked in the old way next; the era of any other
-    /// is found out again.
-    Unanswered,
-    /// The server is not ready yet. What is known of it stays; one of unknown era is asked in the old way next.
-    Unready,
-    /// This is to be tried next.
-    Try(Dialect),
 }
 
 impl DialectHint {
-    /// What is taken to be the server's dialect from now on.
+    /// The dialect that the next connection begins with.
     pub(crate) fn apply(self, known: Option<Dialect>, attempts_left: u32) -> Option<Dialect> {
-        match self {
-            Self::None => known,
-            Self::Forget => None,
-            Self::Doubt => known.filter(|_| attempts_left > LAST_ATTEMPTS_LIMIT),
-            Self::Unanswered => match known {
-                None => Some(Dialect::Legacy),
-                Some(_) => None,
-            },
-            Self::Unready => known.or(Some(Dialect::Legacy)),
-            Self::Try(dialect) => Some(dialect),
+        let is_tried_now = match self {
+            Self::None => false,
+            Self::Forget => return None,
+            Self::Unanswered => known.is_none() || attempts_left <= LAST_ATTEMPTS_LIMIT,
+            Self::Doubt => attempts_left <= LAST_ATTEMPTS_LIMIT,
+        };
+        match known {
+            known if !is_tried_now => known,
+            None | Some(Dialect::Legacy) => Some(Dialect::Modern),
+            Some(Dialect::Modern | Dialect::LegacySse) => None,
         }
     }
 }
@@ -123,17 +118,12 @@ impl DialError {
     pub(super) fn is_loss(&self) -> bool {
         matches!(
             self,
-            Self::Handshake(
-                HandshakeError::LostWhenProbed | HandshakeError::Failed(RequestError::Lost { .. })
-            )
+            Self::Handshake(HandshakeError::Failed(RequestError::Lost { .. }))
         )
     }
 
     pub(crate) fn dialect_hint(&self) -> DialectHint {
         match self {
-            Self::Handshake(HandshakeError::LostWhenProbed | HandshakeError::SilentWhenProbed(_)) => {
-                DialectHint::Try(Dialect::Legacy)
-            }
             Self::Handshake(
                 HandshakeError::UnsupportedVersion { .. }
                 | HandshakeError::NotOfEra(_)
@@ -143,8 +133,8 @@ impl DialError {
             | Self::Connect(_)
             | Self::Config(_)
             | Self::Unusable(_)
+            | Self::TooSlow(_)
             | Self::Panicked(_) => DialectHint::None,
-            Self::TooSlow(_) => DialectHint::Unready,
             Self::Handshake(HandshakeError::Failed(error)) => match self.http() {
                 Some(HttpFailure::Broken { .. } | HttpFailure::StreamEnded) => DialectHint::Doubt,
                 Some(
@@ -158,17 +148,12 @@ impl DialError {
                 None if matches!(error, RequestError::Lost { .. }) => DialectHint::Doubt,
                 Some(_) | None => DialectHint::Forget,
             },
-            Self::Handshake(error @ HandshakeError::Refused(_)) if error.shows_modern() => {
+            // Both eras were tried on this connection.
+            Self::Handshake(HandshakeError::Refused(_) | HandshakeError::BadAnswer { .. }) => {
                 DialectHint::Forget
             }
-            Self::Handshake(HandshakeError::Refused(_) | HandshakeError::BadAnswer { .. })
-            | Self::Silent(_) => DialectHint::Unanswered,
+            Self::Silent(_) => DialectHint::Unanswered,
         }
-    }
-
-    /// Whether the server may have ended because it does not know the modern plan.
-    pub(super) fn blames_probe(&self) -> bool {
-        matches!(self, Self::Handshake(HandshakeError::LostWhenProbed))
     }
 
     /// Whether the server neither answered nor ended in its time.
@@ -278,16 +263,13 @@ impl Dial {
             return error.to_string();
         }
         match self.approach(&self.slot.settings.load()) {
-            Approach::FindOut(None) => {
-                format!("{error}; it answered neither server/discover nor initialize; {INITIALIZE_NEXT}")
-            }
-            Approach::FindOut(Some(Era::Modern)) => format!(
-                "{error}; it answered neither server/discover nor initialize (\"era\": \"legacy\" in the server's \
-                 configuration skips the first)"
-            ),
-            Approach::FindOut(Some(Era::Legacy)) => format!(
+            Approach::FindOut(None | Some(Era::Legacy)) => format!(
                 "{error}; it did not answer initialize (\"era\": \"modern\" in the server's configuration begins with \
                  server/discover)"
+            ),
+            Approach::FindOut(Some(Era::Modern)) => format!(
+                "{error}; it did not answer server/discover (\"era\": \"legacy\" in the server's configuration begins \
+                 with initialize)"
             ),
             Approach::Pinned(Era::Legacy) => {
                 format!(
@@ -361,21 +343,7 @@ impl Dial {
         // The requests of the handshake get a little longer than the whole, so that it is the whole that is too slow.
         let last = started + hard_limit;
         let input = input.map(Arc::new);
-        let has_unread = || input.as_ref().is_some_and(|input| input.has_unread());
-        let remote = PipeView {
-            has_unread: &has_unread,
-            starts_new_process: match settings.target() {
-                Target::Stdio(_) | Target::Custom(_) => true,
-                Target::Http(_) | Target::Unusable(_) => false,
-            },
-        };
-        let greeting = greet(
-            &peer,
-            introduction,
-            plan.approach,
-            remote,
-            last + Duration::from_secs(1),
-        );
+        let greeting = greet(&peer, introduction, plan.approach, last + Duration::from_secs(1));
         let mut activity = StartupActivity::new(self, settings, tree.process(), input.clone(), permit.take());
         let greeting = tokio::select! {
             greeting = timeout_at(last, greeting) => Some(greeting),
@@ -500,7 +468,35 @@ mod tests {
         let refusal = RpcError::new(RpcError::INTERNAL_ERROR, "not now");
         assert_eq!(hint(HandshakeError::Failed(lost)), DialectHint::Doubt);
         assert_eq!(hint(HandshakeError::Failed(bad)), DialectHint::Forget);
-        assert_eq!(hint(HandshakeError::Refused(refusal)), DialectHint::Unanswered);
+        assert_eq!(hint(HandshakeError::Refused(refusal)), DialectHint::Forget);
+        assert_eq!(
+            DialError::Silent(Duration::ZERO).dialect_hint(),
+            DialectHint::Unanswered
+        );
+    }
+
+    #[test]
+    fn the_other_era_is_tried_after_a_silence_and_before_a_server_is_given_up() {
+        let [many, few] = [LAST_ATTEMPTS_LIMIT + 1, LAST_ATTEMPTS_LIMIT];
+        let (legacy, modern) = (Some(Dialect::Legacy), Some(Dialect::Modern));
+        for (hint, known, attempts_left, next) in [
+            (DialectHint::None, legacy, few, legacy),
+            (DialectHint::Forget, modern, many, None),
+            (DialectHint::Unanswered, None, many, modern),
+            (DialectHint::Unanswered, legacy, many, legacy),
+            (DialectHint::Unanswered, modern, many, modern),
+            (DialectHint::Unanswered, modern, few, None),
+            (DialectHint::Doubt, None, many, None),
+            (DialectHint::Doubt, None, few, modern),
+            (DialectHint::Doubt, legacy, few, modern),
+            (DialectHint::Doubt, Some(Dialect::LegacySse), few, None),
+        ] {
+            assert_eq!(
+                hint.apply(known, attempts_left),
+                next,
+                "{hint:?} {known:?} {attempts_left}"
+            );
+        }
     }
 
     #[test]

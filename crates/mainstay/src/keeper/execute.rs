@@ -11,7 +11,7 @@ use mainstay_lifecycle::{
 };
 
 use super::connection_task::ConnectionTask;
-use super::dial::{Dial, DialError, DialectHint, TooSlow};
+use super::dial::{Dial, DialError, TooSlow};
 use super::recovery::{self, Consequence};
 use super::start_queue::{QueuedStart, StartRank};
 use super::tasks::TaskKind;
@@ -192,10 +192,6 @@ impl Keeper {
         } = transition;
         self.since = SystemTime::now();
         self.watch_login();
-        if cause == Cause::OpenTimedOut {
-            // The dial was cut before it could report this itself.
-            self.apply_dialect_hint(DialectHint::Unready);
-        }
         if to == StateKind::Connected {
             self.slot.current.store(self.connection.clone());
             // Read after the store: a new subscription is either read here, or finds the connection itself.

@@ -15,6 +15,7 @@ use crate::connection::Connection;
 use crate::event::Failure;
 use crate::process::Stopped;
 use crate::server::StartProgress;
+use crate::transport::End;
 
 /// Messages that wait for a keeper. A keeper never waits for a peer, so a long queue means a machine without CPU.
 const INBOX_LIMIT: usize = 256;
@@ -92,8 +93,8 @@ pub(crate) enum Report {
     ListFailed(Generation, ListError),
     ListChanged(Generation),
     Lost(Generation, Arc<Failure>),
-    /// It takes nothing new, but its running calls may still be answered; what would resolve it.
-    Retired(Generation, Recovery, Arc<Failure>),
+    /// It takes nothing new, but its running calls may still be answered; how it ended.
+    Retired(Generation, End, Arc<Failure>),
     CallAnswered(Generation),
     /// A call failed; what would resolve it, and what went wrong.
     CallFailed(Generation, Recovery, Arc<Failure>),

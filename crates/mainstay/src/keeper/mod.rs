@@ -13,6 +13,7 @@ mod listing;
 mod process_tree;
 pub(crate) mod recovery;
 mod reports;
+mod session_losses;
 pub(crate) mod start_queue;
 mod stored;
 mod tasks;
@@ -41,6 +42,7 @@ use crate::protocol::Dialect;
 use crate::server::{ConnectionTimes, Ended, Settings, Slot, StartProgress};
 use connection_task::ConnectionTask;
 use last_good::LastGood;
+use session_losses::SessionLosses;
 use start_queue::StartTicket;
 use tasks::Tasks;
 
@@ -82,6 +84,7 @@ pub(crate) struct Keeper {
     last_good: LastGood,
     /// How the server was last spoken to with success.
     dialect: Option<Dialect>,
+    session_losses: SessionLosses,
     /// The generation whose address a task watches.
     watched_unreachable: Option<Generation>,
     unreachable_since: Option<Instant>,
@@ -138,6 +141,7 @@ impl Keeper {
             listings: Listings::default(),
             last_good: LastGood::default(),
             dialect: config.expected_era().map(Dialect::from),
+            session_losses: SessionLosses::default(),
             watched_unreachable: None,
             unreachable_since: None,
             failing_since: Instant::now(),

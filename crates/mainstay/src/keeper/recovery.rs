@@ -36,9 +36,6 @@ pub(crate) fn of_dial(error: &DialError) -> Recovery {
         DialError::Handshake(
             HandshakeError::UnsupportedVersion { .. } | HandshakeError::NotOfEra(_) | HandshakeError::Echoed,
         ) => Recovery::GiveUp,
-        DialError::Handshake(HandshakeError::LostWhenProbed | HandshakeError::SilentWhenProbed(_)) => {
-            Recovery::RetryOtherEra
-        }
         DialError::Handshake(HandshakeError::Failed(error)) if is_unreachable(error) => Recovery::RetryWhenReachable,
         DialError::Handshake(HandshakeError::Failed(error)) => of_opening(error),
         DialError::Spawn(_)

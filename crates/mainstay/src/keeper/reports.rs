@@ -6,12 +6,14 @@ use std::sync::Arc;
 use mainstay_lifecycle::{Generation, Input, Listing, OtherCalls, Recovery, State};
 use tokio::time::Instant;
 
-use super::dial::{DialError, DialectHint};
+use super::dial::DialError;
 use super::tasks::{KeeperTask, Panicked, TaskKind};
 use super::{Keeper, Report, listing, recovery};
 use crate::config::Target;
 use crate::event::Failure;
+use crate::protocol::Dialect;
 use crate::server::noise;
+use crate::transport::End;
 
 impl Keeper {
     pub(super) fn apply_report(&mut self, report: Report) {
@@ -91,7 +93,13 @@ impl Keeper {
                 let recovery = recovery::of_dial(&error);
                 if current == Some(generation) {
                     self.note_failure(failure);
-                    self.apply_dialect_hint(error.dialect_hint());
+                    let attempts_left = self
+                        .machine
+                        .policy()
+                        .budget
+                        .get()
+                        .saturating_sub(self.machine.failures() + 1);
+                    self.dialect = error.dialect_hint().apply(self.dialect, attempts_left);
                 }
                 Input::OpenFailed(generation, recovery)
             }
@@ -127,9 +135,12 @@ impl Keeper {
                 self.note_loss(generation, failure);
                 Input::Lost(generation)
             }
-            Report::Retired(generation, recovery, failure) => {
+            Report::Retired(generation, end, failure) => {
+                if current == Some(generation) && end == End::SessionLost && self.session_losses.add() {
+                    self.dialect = Some(Dialect::Modern);
+                }
                 self.note_loss(generation, failure);
-                Input::Retired(generation, recovery)
+                Input::Retired(generation, recovery::of_retirement(&end))
             }
             Report::CallAnswered(generation) => Input::CallAnswered(generation),
             Report::CallFailed(generation, recovery, failure) => {
@@ -139,7 +150,6 @@ impl Keeper {
                         Recovery::Login | Recovery::RetryAfter(_) => self.note_failure(failure),
                         // It may be the last of too many.
                         Recovery::Retry
-                        | Recovery::RetryOtherEra
                         | Recovery::RetryWhenReachable
                         | Recovery::RetryLack
                         | Recovery::GiveUp => self.reported_failure = Some(failure),
@@ -169,12 +179,6 @@ impl Keeper {
         {
             self.take(Input::CallAnswered(generation));
         }
-    }
-
-    pub(super) fn apply_dialect_hint(&mut self, hint: DialectHint) {
-        let budget = self.machine.policy().budget.get();
-        let attempts_left = budget.saturating_sub(self.machine.failures() + 1);
-        self.dialect = hint.apply(self.dialect, attempts_left);
     }
 
     /// Adds to the last failure: what it says of a login or an exit still holds.

@@ -166,7 +166,8 @@ impl Dialect {
     /// The dialect as one word, for files.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            Self::Modern => "modern",
+            // Not "modern": files with that word come from a version that preferred the modern era.
+            Self::Modern => "stateless",
             Self::Legacy => "legacy",
             Self::LegacySse => "legacy_sse",
         }

@@ -4,27 +4,19 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::greeting::{Era, Greeting, Offers};
 use super::introduction::Introduction;
 use super::{LEGACY_VERSIONS, MODERN_VERSIONS};
 use crate::handler::decline;
 use crate::transport::http::HttpStage;
-use crate::transport::{End, HttpFailure, SendFailure};
+use crate::transport::{HttpFailure, SendFailure};
 use crate::wire::{Peer, RawJson, RequestError, RequestOptions, RpcError};
 
-/// How long a server may have the modern question without an answer before the client sends `initialize` as well. A
-/// server that ignores unknown methods would never answer the first.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// How long a server of unknown era may have `initialize` without an answer after it was probed. Some servers answer
-/// nothing more once they have read a request that they do not know; only a new process helps them. A server that is
-/// merely slow loses one start, once.
-const PROBED_TIMEOUT: Duration = Duration::from_secs(8);
-
-/// How often the client looks whether the server has read its input: short beside both timeouts.
-const READ_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a server that refused `initialize` may take to answer `server/discover`. A server that ignores unknown methods never
+/// answers it.
+const DISCOVER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// "Unsupported protocol version", with the supported ones in its data.
 const UNSUPPORTED_VERSION: i64 = -32022;
@@ -35,19 +27,9 @@ const HEADER_MISMATCH: i64 = -32020;
 /// "The client lacks a capability that this needs".
 const MISSING_CAPABILITY: i64 = -32021;
 
-/// What becomes of a server that did not survive the probe, and how a person can spare it the probe.
-pub(crate) const INITIALIZE_NEXT: &str = "the next attempt begins with initialize (\"era\": \"legacy\" in the server's configuration skips server/discover)";
-
 /// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandshakeError {
-    /// Many servers exit at `server/discover`, or at the next message after it. They
-    /// need a new start that begins with `initialize`.
-    #[error("the connection ended after server/discover, the modern era's first request; {INITIALIZE_NEXT}")]
-    LostWhenProbed,
-    /// Some servers stop answering after `server/discover`.
-    #[error("no answer to initialize within {0:?}, which followed server/discover; {INITIALIZE_NEXT}")]
-    SilentWhenProbed(Duration),
     #[error(
         "the server speaks protocol version {offered}, and Mainstay speaks {}",
         known_versions()
@@ -72,9 +54,16 @@ pub(crate) enum HandshakeError {
 }
 
 impl HandshakeError {
-    /// Whether the server answered as no server of the legacy era would.
-    pub(crate) fn shows_modern(&self) -> bool {
-        matches!(self, Self::Refused(error) if is_only_modern(error))
+    /// Whether a server of the modern era may answer `initialize` so. No answer from the server itself shows nothing.
+    fn may_be_of_modern(&self) -> bool {
+        match self {
+            Self::Refused(_) | Self::BadAnswer { .. } => true,
+            Self::UnsupportedVersion { offered } => MODERN_VERSIONS.contains(&offered.as_str()),
+            Self::Failed(RequestError::Send(failure)) => {
+                matches!(not_carried(failure), Carried::NotModern | Carried::Unclear)
+            }
+            Self::Failed(_) | Self::NotOfEra(_) | Self::Echoed => false,
+        }
     }
 }
 
@@ -103,16 +92,6 @@ pub(crate) enum Approach {
     Pinned(Era),
 }
 
-/// What can be observed of a server beside its messages.
-#[derive(Clone, Copy)]
-pub(crate) struct PipeView<'a> {
-    /// Whether a part of what was written is still unread in the pipe: a server that is still starting reads nothing.
-    /// `false` where that cannot be observed.
-    pub(crate) has_unread: &'a (dyn Fn() -> bool + Sync),
-    /// Whether the next connection starts a new process, which has not seen the requests of this one.
-    pub(crate) starts_new_process: bool,
-}
-
 /// Performs the handshake.
 ///
 /// Cancel safety: dropping it leaves a request unanswered; the connection must then be closed.
@@ -120,18 +99,16 @@ pub(crate) async fn greet(
     peer: &Peer,
     introduction: &Introduction,
     approach: Approach,
-    remote: PipeView<'_>,
     deadline: Instant,
 ) -> Result<Greeting, HandshakeError> {
     let handshake = Handshake {
         peer,
         introduction,
-        remote,
         deadline,
     };
     match approach {
-        Approach::FindOut(Some(Era::Legacy)) => handshake.resume_legacy().await,
-        Approach::FindOut(known @ (None | Some(Era::Modern))) => handshake.find_out(known).await,
+        Approach::FindOut(None | Some(Era::Legacy)) => handshake.begin_legacy().await,
+        Approach::FindOut(Some(Era::Modern)) => handshake.begin_modern().await,
         Approach::Pinned(Era::Legacy) => match handshake.initialize().await {
             Err(HandshakeError::Refused(error)) if is_of_modern(&error) => {
                 Err(HandshakeError::NotOfEra(Era::Legacy))
@@ -151,106 +128,35 @@ pub(crate) async fn greet(
 struct Handshake<'a> {
     peer: &'a Peer,
     introduction: &'a Introduction,
-    remote: PipeView<'a>,
     deadline: Instant,
 }
 
 impl Handshake<'_> {
-    /// Greets a server that is taken to be of the legacy era. One that has become modern refuses `initialize`, and is then
-    /// asked in the modern way.
-    async fn resume_legacy(&self) -> Result<Greeting, HandshakeError> {
+    /// Sends `initialize`, and `server/discover` if the server does not know it. A server that speaks both eras gets a session: it has
+    /// a channel back to the client, which the modern era lacks.
+    async fn begin_legacy(&self) -> Result<Greeting, HandshakeError> {
         let refusal = match self.initialize().await {
-            Err(HandshakeError::Refused(refusal)) => refusal,
+            Err(error) if error.may_be_of_modern() => error,
             done => return done,
         };
-        match timeout(PROBE_TIMEOUT, self.discover()).await {
+        match timeout(DISCOVER_TIMEOUT, self.discover()).await {
             Ok(Ok(DiscoverOutcome::Modern(greeting))) => Ok(greeting),
-            Ok(
-                Ok(DiscoverOutcome::NotModern | DiscoverOutcome::Unclear(_) | DiscoverOutcome::Lost(_))
-                | Err(_),
-            )
-            | Err(_) => Err(HandshakeError::Refused(refusal)),
+            // Only a modern server has something against this client that a legacy one would not know.
+            Ok(Err(error @ (HandshakeError::Refused(_) | HandshakeError::UnsupportedVersion { .. }))) => {
+                Err(error)
+            }
+            Ok(Ok(DiscoverOutcome::NotModern | DiscoverOutcome::Unclear(_) | DiscoverOutcome::Lost(_)))
+            | Ok(Err(_))
+            | Err(_) => Err(refusal),
         }
     }
 
-    /// Asks in the modern way first, and in the old way where that has no modern answer.
-    async fn find_out(&self, known: Option<Era>) -> Result<Greeting, HandshakeError> {
-        let mut probe = std::pin::pin!(self.discover());
-        tokio::select! {
-            biased;
-            answer = probe.as_mut() => return match answer? {
-                DiscoverOutcome::Modern(greeting) => Ok(greeting),
-                DiscoverOutcome::NotModern | DiscoverOutcome::Unclear(_) => {
-                    self.initialize_probed(known, self.remote.starts_new_process).await
-                }
-                DiscoverOutcome::Lost(error) => Err(match known {
-                    // It has answered this before: there is nothing to learn from its end.
-                    Some(_) => HandshakeError::Failed(error),
-                    None => HandshakeError::LostWhenProbed,
-                }),
-            },
-            () = self.unanswered_for(PROBE_TIMEOUT) => {}
-        }
-        // Both questions stand now. The modern answer still counts if it comes first, or if the old question is refused.
-        let mut late = std::pin::pin!(async {
-            match probe.await {
-                Ok(DiscoverOutcome::Modern(greeting)) => greeting,
-                Ok(DiscoverOutcome::NotModern | DiscoverOutcome::Unclear(_) | DiscoverOutcome::Lost(_))
-                | Err(_) => std::future::pending().await,
-            }
-        });
-        tokio::select! {
-            biased;
-            greeting = late.as_mut() => Ok(greeting),
-            done = self.initialize_probed(known, true) => match done {
-                Err(HandshakeError::Refused(refusal)) => match timeout(PROBE_TIMEOUT, late).await {
-                    Ok(greeting) => Ok(greeting),
-                    Err(_) => Err(HandshakeError::Refused(refusal)),
-                },
-                done => done,
-            },
-        }
-    }
-
-    /// Sends `initialize` to a server that was probed and did not answer as a modern one. If its era is unknown and
-    /// `initialize` fails, the failure is attributed to the probe.
-    async fn initialize_probed(
-        &self,
-        known: Option<Era>,
-        blames_probe: bool,
-    ) -> Result<Greeting, HandshakeError> {
-        if known.is_some() {
-            return self.initialize().await;
-        }
-        let done = tokio::select! {
-            biased;
-            done = self.initialize() => done,
-            () = self.unanswered_for(PROBED_TIMEOUT), if self.remote.starts_new_process => {
-                return Err(HandshakeError::SilentWhenProbed(PROBED_TIMEOUT));
-            }
-        };
-        match done {
-            Err(HandshakeError::Failed(error)) if blames_probe && is_loss(&error) => {
-                Err(HandshakeError::LostWhenProbed)
-            }
-            done => done,
-        }
-    }
-
-    /// Completes when the server has left the last request unanswered for this long. The time in which the request lies unread does
-    /// not count: the server is still starting.
-    async fn unanswered_for(&self, limit: Duration) {
-        let mut since = Instant::now();
-        loop {
-            let now = Instant::now();
-            if (self.remote.has_unread)() {
-                since = now;
-            }
-            let due = since + limit;
-            if due <= now {
-                return;
-            }
-            sleep_until(due.min(now + READ_CHECK_INTERVAL)).await;
+    /// Sends `server/discover` to a server that is taken to be modern, and `initialize` if it is not.
+    async fn begin_modern(&self) -> Result<Greeting, HandshakeError> {
+        match self.discover().await? {
+            DiscoverOutcome::Modern(greeting) => Ok(greeting),
+            DiscoverOutcome::NotModern | DiscoverOutcome::Unclear(_) => self.initialize().await,
+            DiscoverOutcome::Lost(error) => Err(HandshakeError::Failed(error)),
         }
     }
 
@@ -274,7 +180,12 @@ impl Handshake<'_> {
             // It would not know `initialize`, and what it has against this client is said.
             Err(RequestError::Rpc(error)) if is_only_modern(&error) => Err(HandshakeError::Refused(error)),
             Err(error @ RequestError::Lost { .. }) => Ok(DiscoverOutcome::Lost(error)),
-            Err(RequestError::Send(failure)) => not_carried(failure),
+            Err(RequestError::Send(failure)) => match not_carried(&failure) {
+                Carried::NotModern => Ok(DiscoverOutcome::NotModern),
+                Carried::Unclear => Ok(DiscoverOutcome::Unclear(failure)),
+                Carried::Lost => Ok(DiscoverOutcome::Lost(RequestError::Send(failure))),
+                Carried::AnyRequest => Err(HandshakeError::Failed(RequestError::Send(failure))),
+            },
             Err(
                 RequestError::Rpc(_)
                 | RequestError::BadAnswer(_)
@@ -345,26 +256,36 @@ enum DiscoverOutcome {
     Lost(RequestError),
 }
 
-/// What an HTTP failure of `server/discover` means. An error that is specific to this method means that the server is not modern; an
-/// error that any request would get says nothing.
-fn not_carried(failure: SendFailure) -> Result<DiscoverOutcome, HandshakeError> {
+/// What an HTTP failure of a handshake's request says about the era.
+enum Carried {
+    /// The server does not know the request.
+    NotModern,
+    /// Something else may have answered in the server's place.
+    Unclear,
+    /// The connection ended before the answer.
+    Lost,
+    /// Any other request would fail in the same way.
+    AnyRequest,
+}
+
+fn not_carried(failure: &SendFailure) -> Carried {
     let Some(http) = failure.error().downcast_ref() else {
-        return Ok(DiscoverOutcome::NotModern);
+        return Carried::NotModern;
     };
     match http {
         HttpFailure::Broken { .. } | HttpFailure::Malformed { .. } | HttpFailure::StreamEnded => {
-            Ok(DiscoverOutcome::Lost(RequestError::Send(failure)))
+            Carried::Lost
         }
         HttpFailure::Status {
             status: 400..=499, ..
-        } => Ok(DiscoverOutcome::NotModern),
+        } => Carried::NotModern,
         HttpFailure::Status { .. }
         | HttpFailure::WrongContentType { .. }
         | HttpFailure::BodyTooLarge { .. }
         | HttpFailure::TimedOut {
             step: HttpStage::FirstByte,
             ..
-        } => Ok(DiscoverOutcome::Unclear(failure)),
+        } => Carried::Unclear,
         HttpFailure::SessionLost { .. }
         | HttpFailure::AuthRequired { .. }
         | HttpFailure::Throttled { .. }
@@ -375,7 +296,7 @@ fn not_carried(failure: SendFailure) -> Result<DiscoverOutcome, HandshakeError> 
         | HttpFailure::LocalLack { .. }
         | HttpFailure::TimedOut { .. }
         | HttpFailure::NoCredential { .. }
-        | HttpFailure::Aborted => Err(HandshakeError::Failed(RequestError::Send(failure))),
+        | HttpFailure::Aborted => Carried::AnyRequest,
     }
 }
 
@@ -418,25 +339,6 @@ fn none_of(supported: &[String]) -> Result<DiscoverOutcome, HandshakeError> {
     Err(HandshakeError::UnsupportedVersion {
         offered: supported.join(", "),
     })
-}
-
-/// Whether the server, or its connection, ended before the answer.
-fn is_loss(error: &RequestError) -> bool {
-    match error {
-        RequestError::Lost {
-            end: End::NotOpened(_),
-            ..
-        } => false,
-        RequestError::Lost { .. } => true,
-        RequestError::Send(failure) => matches!(
-            failure.error().downcast_ref(),
-            Some(HttpFailure::Broken { .. } | HttpFailure::StreamEnded)
-        ),
-        RequestError::Rpc(_)
-        | RequestError::BadAnswer(_)
-        | RequestError::TimedOut { .. }
-        | RequestError::Cancelled { .. } => false,
-    }
 }
 
 /// Whether only a server of the modern era answers so.

@@ -1,9 +1,9 @@
 //! The protocol's two eras, and how a server's era is found out.
 //!
 //! Legacy servers open with `initialize` and keep a session; modern ones are stateless and describe themselves when
-//! asked with `server/discover`. The client probes an unknown server with
-//! `server/discover`. If the answer is not modern, or there is none, it continues with `initialize`. If the server ends or
-//! stops answering, the next connection begins with `initialize`.
+//! asked with `server/discover`. The client begins with `initialize`: a server that speaks both eras gets a session, in which nothing is
+//! lost. If the server refuses, the client continues with `server/discover`. A server that loses one session after another is
+//! asked with `server/discover` first.
 
 mod greeting;
 mod handshake;
@@ -11,7 +11,7 @@ mod introduction;
 
 pub use greeting::Era;
 pub(crate) use greeting::{Capability, Dialect, Greeting};
-pub(crate) use handshake::{Approach, HandshakeError, INITIALIZE_NEXT, PipeView, greet};
+pub(crate) use handshake::{Approach, HandshakeError, greet};
 pub use introduction::Introduction;
 pub(crate) use introduction::{LOG_LEVEL_KEY, RequestMeta, named};
 

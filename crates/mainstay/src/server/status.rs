@@ -320,8 +320,7 @@ impl Status {
     pub fn is_starting(&self) -> bool {
         match self.state {
             StateKind::Connecting | StateKind::Reconnecting => {
-                let failed = self.last_error.as_ref().filter(|error| !error.retries_other_era);
-                self.next_retry.is_none() || failed.is_none()
+                self.next_retry.is_none() || self.last_error.is_none()
             }
             StateKind::Connected
             | StateKind::Disconnected
