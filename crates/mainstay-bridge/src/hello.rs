@@ -81,7 +81,17 @@ pub enum ServerRequestKind {
     Union,
 }
 
-/// A server that a command starts. Bridges share it if `program`, `args`, `cwd` and `env` are equal.
+/// The era that a server is pinned to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PinnedEra {
+    /// Versions up to 2025-11-25.
+    Legacy,
+    /// Version 2026-07-28.
+    Modern,
+}
+
+/// A server that a command starts. Bridges share it if `program`, `args`, `cwd`, `env` and `era` are equal.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct CommandServer {
     /// Its name in messages.
@@ -96,9 +106,12 @@ pub struct CommandServer {
     pub env: BTreeMap<String, String>,
     /// The variables that every server gets.
     pub base_env: BTreeMap<String, String>,
+    /// The era that it is pinned to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub era: Option<PinnedEra>,
 }
 
-/// A server at an address. Bridges share it if `url` and `bearer_token` are equal.
+/// A server at an address. Bridges share it if `url`, `bearer_token` and `era` are equal.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct UrlServer {
     /// Its name in messages.
@@ -108,6 +121,9 @@ pub struct UrlServer {
     /// The token that is sent to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bearer_token: Option<String>,
+    /// The era that it is pinned to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub era: Option<PinnedEra>,
 }
 
 /// With whom a server is shared.

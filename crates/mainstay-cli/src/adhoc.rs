@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::env;
 
 use anyhow::{Context as _, anyhow};
-use mainstay::ServerConfig;
 use mainstay::config::Problem;
+use mainstay::{Era, ServerConfig};
 
 use crate::args::{AdHoc, Common};
 use crate::exit::CommandFailure;
@@ -16,7 +16,7 @@ use crate::naming;
 pub(crate) fn setup(adhoc: &AdHoc, common: &Common) -> Result<Option<Setup>, CommandFailure> {
     let (server, source) = match (&adhoc.server.url, &adhoc.server.command[..]) {
         (Some(url), _) => (
-            of_address(url, adhoc.server.bearer_token_env.as_deref(), None)?,
+            of_address(url, adhoc.server.bearer_token_env.as_deref(), None, None)?,
             Source::Address,
         ),
         // The parser does not tell `check --` from `check`.
@@ -24,7 +24,7 @@ pub(crate) fn setup(adhoc: &AdHoc, common: &Common) -> Result<Option<Setup>, Com
             return Err(no_command());
         }
         (None, []) => return Ok(None),
-        (None, command) => (of_command(command, None)?, Source::Arguments),
+        (None, command) => (of_command(command, None, None)?, Source::Arguments),
     };
     Ok(Some(Setup {
         source,
@@ -43,6 +43,7 @@ pub(crate) fn of_address(
     url: &str,
     token_variable: Option<&str>,
     name: Option<&str>,
+    era: Option<Era>,
 ) -> Result<ServerConfig, CommandFailure> {
     // Not repeated in the message: it would be on the screen and in its scrollback.
     if naming::has_user_info(url) {
@@ -57,6 +58,10 @@ pub(crate) fn of_address(
         Some(variable) => builder.bearer_token(token(variable)?),
         None => builder,
     };
+    let builder = match era {
+        Some(era) => builder.era(era),
+        None => builder,
+    };
     builder.build().map_err(|invalid| {
         let said: Vec<_> = invalid.problems().iter().map(in_words).collect();
         CommandFailure::usage(anyhow!(said.join("\n")))
@@ -64,12 +69,20 @@ pub(crate) fn of_address(
 }
 
 /// A server by its command.
-pub(crate) fn of_command(command: &[String], name: Option<&str>) -> Result<ServerConfig, CommandFailure> {
+pub(crate) fn of_command(
+    command: &[String],
+    name: Option<&str>,
+    era: Option<Era>,
+) -> Result<ServerConfig, CommandFailure> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(no_command());
     };
     let name = name.map_or_else(|| naming::of_command(command), str::to_owned);
     let builder = ServerConfig::stdio(name, program.as_str()).args(arguments.iter().map(String::as_str));
+    let builder = match era {
+        Some(era) => builder.era(era),
+        None => builder,
+    };
     builder.build().map_err(CommandFailure::usage)
 }
 

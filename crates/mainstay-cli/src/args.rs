@@ -33,7 +33,7 @@ use crate::ui::UiArgs;
 pub(crate) use ask::{
     CallArgs, CheckArgs, DescribeArgs, PingArgs, PromptArgs, ReadArgs, RequestArgs, ToolsArgs,
 };
-pub(crate) use serve::{ServeArgs, WrapArgs};
+pub(crate) use serve::{EraChoice, ServeArgs, WrapArgs};
 
 const EXIT_CODES: &str = "\
 Exit codes:

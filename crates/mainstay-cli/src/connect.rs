@@ -14,6 +14,7 @@ use mainstay_bridge::handover::hand_over;
 use mainstay_bridge::hello::{CommandServer, ConnectRequest, ServerRequestKind, Share, UrlServer};
 use mainstay_bridge::{DEFAULT_VARIABLES, DaemonDialer, Launcher, RuntimeDirectory, bridge};
 
+use crate::args::EraChoice;
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::naming;
 
@@ -66,6 +67,9 @@ pub(crate) struct ConnectArgs {
     /// The variable that holds the bearer token of the address
     #[arg(long, value_name = "VARIABLE", requires = "url")]
     bearer_token_env: Option<String>,
+    /// Speak to the server in this era only: `legacy` or `modern` [default: with a session where the server has one]
+    #[arg(long, hide_possible_values = true, conflicts_with = "server")]
+    era: Option<EraChoice>,
     /// The server's command and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -154,6 +158,11 @@ fn server(arguments: &ConnectArgs) -> Result<ServerRequestKind, CommandFailure> 
                 "--env and --cwd are for a command: name one behind `--`"
             )));
         }
+        if arguments.era.is_some() {
+            return Err(CommandFailure::usage(anyhow!(
+                "--era is for a command or an address: set \"era\" for the servers of the configuration in its file"
+            )));
+        }
         return Ok(match &arguments.server {
             Some(name) => ServerRequestKind::Configured(name.clone()),
             None => ServerRequestKind::Union,
@@ -174,13 +183,14 @@ fn of_command(arguments: &ConnectArgs) -> Result<ServerRequestKind, CommandFailu
         cwd: working_directory(arguments.cwd.as_deref())?,
         env: named_variables(&arguments.env)?,
         base_env: default_variables()?,
+        era: arguments.era.map(EraChoice::pinned),
     }))
 }
 
 fn of_address(arguments: &ConnectArgs, url: &str) -> Result<ServerRequestKind, CommandFailure> {
     // The same checks and messages as everywhere. The daemon builds it again.
     let token = arguments.bearer_token_env.as_deref();
-    crate::adhoc::of_address(url, token, arguments.name.as_deref())?;
+    crate::adhoc::of_address(url, token, arguments.name.as_deref(), None)?;
     let name = arguments.name.clone();
     Ok(ServerRequestKind::Url(UrlServer {
         name: name.unwrap_or_else(|| naming::of_address(url)),
@@ -192,6 +202,7 @@ fn of_address(arguments: &ConnectArgs, url: &str) -> Result<ServerRequestKind, C
                     .map_err(CommandFailure::usage)
             })
             .transpose()?,
+        era: arguments.era.map(EraChoice::pinned),
     }))
 }
 

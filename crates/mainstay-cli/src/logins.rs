@@ -111,7 +111,7 @@ pub(crate) fn server_named(named: &str, common: &Common) -> Result<ServerConfig,
     };
     match configured.and_then(|setup| setup.servers.into_iter().find(is_at)) {
         Some(server) => Ok(server),
-        None => adhoc::of_address(named, None, None),
+        None => adhoc::of_address(named, None, None, None),
     }
 }
 

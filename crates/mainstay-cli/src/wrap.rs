@@ -6,7 +6,7 @@ use mainstay::ServerConfig;
 use mainstay_gateway::Scope;
 
 use crate::adhoc;
-use crate::args::{Common, WrapArgs};
+use crate::args::{Common, EraChoice, WrapArgs};
 use crate::exit::{CommandFailure, Done};
 use crate::load::{Setup, Source, cache_directory};
 use crate::output::Screen;
@@ -32,9 +32,10 @@ pub(crate) fn run(arguments: &WrapArgs, common: &Common, screen: &Screen) -> Don
 
 fn server(arguments: &WrapArgs) -> Result<ServerConfig, CommandFailure> {
     let name = arguments.name.as_deref();
+    let era = arguments.era.map(EraChoice::era);
     match &arguments.url {
-        Some(url) => adhoc::of_address(url, arguments.bearer_token_env.as_deref(), name),
-        None => adhoc::of_command(&arguments.command, name),
+        Some(url) => adhoc::of_address(url, arguments.bearer_token_env.as_deref(), name, era),
+        None => adhoc::of_command(&arguments.command, name, era),
     }
 }
 

@@ -274,7 +274,7 @@ impl Client {
     }
 
     /// What it declares that it can answer.
-    fn declared(&self) -> RawJson {
+    pub(crate) fn declared(&self) -> RawJson {
         let introduction = lock(&self.introduction);
         let declared = introduction.as_ref().map(|said| said.capabilities.clone());
         declared.unwrap_or(RawJson::EMPTY_OBJECT)

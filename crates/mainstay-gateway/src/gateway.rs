@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use mainstay::config::ServerConfig;
 use mainstay::fleet::{Changes, CloseReport};
+use mainstay::gateway::message::{Object, RawJson};
 use mainstay::handler::ClientCapabilities;
 use mainstay::{Events, Fleet, FleetBuilder};
 
@@ -28,6 +29,7 @@ pub struct GatewayBuilder {
     logs_payloads: bool,
     login_command: Option<LoginCommandFn>,
     start_hint: Option<Arc<str>>,
+    client_extensions: Option<RawJson>,
 }
 
 /// Names the command that logs in to the server of a name.
@@ -44,6 +46,7 @@ impl Gateway {
             logs_payloads: false,
             login_command: None,
             start_hint: None,
+            client_extensions: None,
         }
     }
 
@@ -153,6 +156,13 @@ impl GatewayBuilder {
         self
     }
 
+    /// The extensions (`capabilities.extensions`) that servers receive from their first connection on. What the clients of the gateway
+    /// declare is added from the next connection on.
+    pub fn client_extensions(mut self, extensions: RawJson) -> Self {
+        self.client_extensions = Some(extensions);
+        self
+    }
+
     /// Starts the gateway and its fleet. Returns at once: each server comes up in its own time.
     ///
     /// # Panics
@@ -170,7 +180,7 @@ impl GatewayBuilder {
         let fleet = self
             .fleet
             .handler(subscribers.clone())
-            .capabilities(everything())
+            .capabilities(everything(self.client_extensions))
             .start(servers);
         let advice = advice(&fleet, self.login_command, self.start_hint);
         let mut catalog = fleet.catalog_reader();
@@ -211,11 +221,20 @@ fn advice(fleet: &Fleet, login_command: Option<LoginCommandFn>, start_hint: Opti
 }
 
 /// The capabilities that the gateway declares to servers whose clients are not known yet. It declines what a client cannot answer.
-pub(crate) fn everything() -> ClientCapabilities {
-    ClientCapabilities {
+pub(crate) fn everything(extensions: Option<RawJson>) -> ClientCapabilities {
+    let all = ClientCapabilities {
         sampling: true,
         elicitation: true,
         roots: true,
         ..ClientCapabilities::default()
+    };
+    let Some(extensions) = extensions else {
+        return all;
+    };
+    let mut raw = Object::parse(&all.to_json()).unwrap_or_default();
+    raw.set("extensions", extensions);
+    ClientCapabilities {
+        raw: Some(raw.to_raw()),
+        ..all
     }
 }

@@ -276,6 +276,7 @@ pub(crate) struct ClientIntroduction {
     info: Option<RawJson>,
     /// The legacy version that it is answered in.
     pub(crate) version: &'static str,
+    era: Era,
 }
 
 impl ClientIntroduction {
@@ -296,6 +297,7 @@ impl ClientIntroduction {
                 .unwrap_or(RawJson::EMPTY_OBJECT),
             info: params.get("clientInfo").cloned(),
             version: known.unwrap_or(LEGACY_VERSIONS[0]),
+            era: Era::Legacy,
         };
         let bytes = introduction.bytes();
         if bytes > INTRODUCTION_LIMIT {
@@ -324,6 +326,7 @@ impl ClientIntroduction {
             capabilities: meta.capabilities.clone().unwrap_or(RawJson::EMPTY_OBJECT),
             info: meta.client_info.clone(),
             version: LEGACY_VERSIONS[0],
+            era: Era::Modern,
         }
     }
 
@@ -333,6 +336,7 @@ impl ClientIntroduction {
             capabilities: copy(&self.capabilities),
             info: self.info.as_ref().map(copy),
             version: self.version,
+            era: self.era,
         }
     }
 
@@ -342,8 +346,14 @@ impl ClientIntroduction {
             capabilities,
             info,
             version,
+            era,
         } = self.copied();
-        let introduction = Introduction::new(capabilities).protocol_version(version);
+        let [modern] = MODERN_VERSIONS;
+        let spoken = match era {
+            Era::Legacy => version,
+            Era::Modern => modern,
+        };
+        let introduction = Introduction::new(capabilities).protocol_version(spoken);
         match info {
             Some(info) => introduction.client_info(info),
             None => introduction,

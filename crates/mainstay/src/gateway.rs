@@ -147,6 +147,10 @@ pub trait ServerExt {
         within: Duration,
     ) -> impl Future<Output = Result<Generation, NotifyError>> + Send;
 
+    /// Adds extensions that a client of the gateway declares (`capabilities.extensions`) to those that the server receives. The server
+    /// receives them with its next connection; settings of one extension that several clients declare are joined.
+    fn declare_extensions(&self, declared: &RawJson);
+
     /// Asks the server to report on a task, on this connection and on every one after it, until the task has ended. Its
     /// `notifications/tasks` go to the fleet's handler.
     ///
@@ -234,6 +238,11 @@ impl ServerExt for Server {
                 | RequestError::Send(_),
             ) => Err(not_connected()),
         }
+    }
+
+    fn declare_extensions(&self, declared: &RawJson) {
+        self.0
+            .change_interests(|interests| interests.extensions.add(declared));
     }
 
     async fn follow_task(&self, id: &str) -> Result<bool, CallError> {

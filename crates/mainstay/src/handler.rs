@@ -288,7 +288,8 @@ pub(crate) fn decline(method: &str) -> RpcError {
 }
 
 impl ClientCapabilities {
-    pub(crate) fn to_json(&self) -> RawJson {
+    /// The object as the protocol has it.
+    pub fn to_json(&self) -> RawJson {
         if let Some(raw) = &self.raw {
             return raw.clone();
         }

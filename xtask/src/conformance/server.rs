@@ -66,28 +66,28 @@ struct Leg {
     versions: &'static [&'static str],
 }
 
-/// The gateway speaks to the server in the modern era, as it does where it can, and in the legacy one: there a server has
-/// no way to ask as the modern version's scenarios look for.
+/// The gateway speaks to the server in a session, as it does by itself, and in the modern era: a session has no way to ask as the modern
+/// version's scenarios look for.
 const LEGS: [Leg; 4] = [
     Leg {
         title: "over HTTP",
         server: "http",
-        versions: &VERSIONS,
+        versions: &[VERSIONS[0]],
     },
     Leg {
         title: "over stdio",
         server: "stdio",
+        versions: &[VERSIONS[0]],
+    },
+    Leg {
+        title: "modern HTTP",
+        server: "modern-http",
         versions: &VERSIONS,
     },
     Leg {
-        title: "legacy HTTP",
-        server: "legacy-http",
-        versions: &[VERSIONS[0]],
-    },
-    Leg {
-        title: "legacy stdio",
-        server: "legacy-stdio",
-        versions: &[VERSIONS[0]],
+        title: "modern stdio",
+        server: "modern-stdio",
+        versions: &VERSIONS,
     },
 ];
 
@@ -95,13 +95,13 @@ const LEGS: [Leg; 4] = [
 fn configured(url: &str, program: &Path) -> String {
     let http = format!(r#""url": {}"#, json_string(url));
     let stdio = format!(r#""command": {}"#, json_string(&program.to_string_lossy()));
-    let legacy = r#""era": "legacy""#;
+    let modern = r#""era": "modern""#;
     format!(
         r#"{{ "mcpServers": {{
   "http": {{ {http} }},
   "stdio": {{ {stdio} }},
-  "legacy-http": {{ {http}, {legacy} }},
-  "legacy-stdio": {{ {stdio}, {legacy} }}
+  "modern-http": {{ {http}, {modern} }},
+  "modern-stdio": {{ {stdio}, {modern} }}
 }} }}
 "#
     )

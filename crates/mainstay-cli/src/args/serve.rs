@@ -5,8 +5,10 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use mainstay::Era;
 use mainstay::config::parse_duration;
+use mainstay_bridge::hello::PinnedEra;
 
 /// Serve all servers as one MCP server
 ///
@@ -145,6 +147,9 @@ pub(crate) struct WrapArgs {
     /// Pass nothing on of what the server writes to stderr
     #[arg(long, conflicts_with = "stderr_prefix")]
     pub(crate) no_stderr: bool,
+    /// Speak to the server in this era only: `legacy` or `modern` [default: with a session where the server has one]
+    #[arg(long, hide_possible_values = true)]
+    pub(crate) era: Option<EraChoice>,
     /// The server's command and its arguments
     #[arg(
         trailing_var_arg = true,
@@ -152,4 +157,28 @@ pub(crate) struct WrapArgs {
         required_unless_present = "url"
     )]
     pub(crate) command: Vec<String>,
+}
+
+/// The era that a server is pinned to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EraChoice {
+    Legacy,
+    Modern,
+}
+
+impl EraChoice {
+    pub(crate) const fn era(self) -> Era {
+        match self {
+            Self::Legacy => Era::Legacy,
+            Self::Modern => Era::Modern,
+        }
+    }
+
+    /// The same in the words of a bridge.
+    pub(crate) const fn pinned(self) -> PinnedEra {
+        match self {
+            Self::Legacy => PinnedEra::Legacy,
+            Self::Modern => PinnedEra::Modern,
+        }
+    }
 }

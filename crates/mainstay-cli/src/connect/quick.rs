@@ -3,7 +3,7 @@
 //! A host runs many bridges all day. The parser touches more than a megabyte of the program, which then stays resident in each of them. So
 //! the plain forms are read here. Whatever else is on the command line, mistakes included, is left to the parser.
 
-use super::{ConnectArgs, ShareWith};
+use super::{ConnectArgs, EraChoice, ShareWith};
 
 impl ConnectArgs {
     /// Reads `connect …`; `None` for what the parser must read.
@@ -19,6 +19,7 @@ impl ConnectArgs {
             name: None,
             url: None,
             bearer_token_env: None,
+            era: None,
             command: Vec::new(),
         };
         let mut has_share = false;
@@ -39,6 +40,13 @@ impl ConnectArgs {
                 "--bearer-token-env" if read.bearer_token_env.is_none() => {
                     read.bearer_token_env = Some(value(&mut words)?);
                 }
+                "--era" if read.era.is_none() => {
+                    read.era = Some(match value(&mut words)?.as_str() {
+                        "legacy" => EraChoice::Legacy,
+                        "modern" => EraChoice::Modern,
+                        _other => return None,
+                    });
+                }
                 "--share" if !has_share => {
                     has_share = true;
                     read.share = match value(&mut words)?.as_str() {
@@ -56,7 +64,8 @@ impl ConnectArgs {
         }
         let is_plain = match (&read.server, &read.url, read.command.is_empty()) {
             (Some(_), None, true) => {
-                read.env.is_empty() && read.cwd.is_none() && read.name.is_none() && !has_share
+                let has_more = read.cwd.is_some() || read.name.is_some() || read.era.is_some();
+                read.env.is_empty() && !has_more && !has_share
             }
             (None, Some(_), true) => read.env.is_empty() && read.cwd.is_none(),
             (None, None, _) => read.bearer_token_env.is_none(),
@@ -80,7 +89,7 @@ mod tests {
 
     #[test]
     fn what_is_read_here_is_read_by_the_parser_alike() {
-        let lines: [&[&str]; 14] = [
+        let lines: [&[&str]; 16] = [
             &[],
             &["files"],
             &["--", "npx", "-y", "--env", "x", "--"],
@@ -97,7 +106,9 @@ mod tests {
                 "--name",
                 "n",
             ],
+            &["--era", "modern", "--", "run"],
             // Left to the parser.
+            &["files", "--era", "modern"],
             &["--share", "always", "--", "run"],
             &["--bearer-token-env", "TOKEN", "--", "run"],
             &["files", "--env", "A"],
@@ -109,7 +120,7 @@ mod tests {
         for (number, line) in lines.iter().enumerate() {
             let words = ["connect"].iter().chain(*line).map(ToString::to_string);
             let quick = ConnectArgs::quick(words.clone());
-            assert_eq!(quick.is_some(), number < 7, "{line:?}");
+            assert_eq!(quick.is_some(), number < 8, "{line:?}");
             let Some(quick) = quick else { continue };
             let all = ["mainstay".to_owned()].into_iter().chain(words);
             let Ok(CommandLine {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mainstay::config::nearest;
-use mainstay::gateway::introduced_as;
+use mainstay::gateway::{Introduction, introduced_as};
 use mainstay_gateway::{ClientInput, Gateway, Scope, StreamEnd};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::net::UnixStream;
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::halves::{self, SocketReader, SocketWriter};
 use super::listed::UnsharedServer;
-use super::pool::{Membership, PoolKey, of_command, of_url};
+use super::pool::{PoolKey, of_command, of_url};
 use super::stream::{BridgeInput, PeekedStream};
 use super::{CONNECTION_LIMIT, Daemon, lock, seconds};
 use crate::live;
@@ -31,10 +31,23 @@ const HOST_CLOSED_GRACE: Duration = Duration::from_secs(1);
 
 /// What a bridge is connected to.
 enum BridgeTarget {
-    Shared(Membership),
+    /// A server that bridges share, joined when the client has said who it is: a server that starts now receives its extensions.
+    Shared(Box<SharedTarget>),
     /// A server of its own, started when its client has said who it is.
     Own(Box<mainstay::ServerConfig>),
     Configured(Scope),
+}
+
+struct SharedTarget {
+    key: PoolKey,
+    share: Share,
+    config: mainstay::ServerConfig,
+}
+
+impl BridgeTarget {
+    fn shared(key: PoolKey, share: Share, config: mainstay::ServerConfig) -> Self {
+        Self::Shared(Box::new(SharedTarget { key, share, config }))
+    }
 }
 
 impl Daemon {
@@ -111,7 +124,7 @@ impl Daemon {
             Err(refusal) => return write(stream.get_mut(), &line(&HelloReply::refused(refusal))).await,
         };
         let name = match &serves {
-            BridgeTarget::Shared(member) => Some(member.name.to_string()),
+            BridgeTarget::Shared(shared) => Some(shared.config.name().to_owned()),
             BridgeTarget::Own(config) => Some(config.name().to_owned()),
             BridgeTarget::Configured(Scope::Server(name)) => Some(name.to_string()),
             BridgeTarget::Configured(Scope::Union) => None,
@@ -125,14 +138,28 @@ impl Daemon {
         };
         let input = BridgeInput::new(head, input, self.ending.subscribe());
         let end = match serves {
-            BridgeTarget::Shared(member) => {
-                let scope = Scope::Server(member.name.clone());
-                self.serve_on(&member.gateway, scope, input, output).await
-            }
+            BridgeTarget::Shared(shared) => self.serve_shared(*shared, input, output).await,
             BridgeTarget::Configured(scope) => self.serve_on(&self.configured, scope, input, output).await,
             BridgeTarget::Own(config) => self.serve_own(*config, input, output).await,
         };
         self.say_goodbye(end).await;
+    }
+
+    /// Serves a bridge on a server that it shares with others.
+    async fn serve_shared(
+        self: &Arc<Self>,
+        shared: SharedTarget,
+        input: BridgeInput<SocketReader>,
+        output: SocketWriter,
+    ) -> StreamEnd<SocketWriter> {
+        let Some(input) = ClientInput::wait_for_request(input).await else {
+            return nothing_asked(output);
+        };
+        let extensions = input.introduction().and_then(Introduction::extensions);
+        let SharedTarget { key, share, config } = shared;
+        let member = self.pool.join(key, share, config, extensions).await;
+        let scope = Scope::Server(member.name.clone());
+        self.serve_on(&member.gateway, scope, input, output).await
     }
 
     /// Serves a bridge on a server of its own, which meets the bridge's client.
@@ -143,10 +170,7 @@ impl Daemon {
         output: SocketWriter,
     ) -> StreamEnd<SocketWriter> {
         let Some(input) = ClientInput::wait_for_request(input).await else {
-            return StreamEnd {
-                is_all_answered: true,
-                output: Some(output),
-            };
+            return nothing_asked(output);
         };
         let mut fleet = self.settings.gateways.fleets.clone();
         if let Some(introduction) = input.introduction() {
@@ -205,13 +229,11 @@ impl Daemon {
             }
             ServerRequestKind::Command(server) => {
                 let key = PoolKey::of_command(server, roots);
-                let joined = self.pool.join(key, request.share, || of_command(server));
-                joined.await.map(BridgeTarget::Shared)
+                Ok(BridgeTarget::shared(key, request.share, of_command(server)?))
             }
             ServerRequestKind::Url(server) => {
                 let key = PoolKey::of_url(server, roots);
-                let joined = self.pool.join(key, request.share, || of_url(server));
-                joined.await.map(BridgeTarget::Shared)
+                Ok(BridgeTarget::shared(key, request.share, of_url(server)?))
             }
             ServerRequestKind::Configured(name) => {
                 self.check_configuration(request)?;
@@ -279,6 +301,14 @@ struct Connected {
 impl Drop for Connected {
     fn drop(&mut self) {
         lock(&self.daemon.bridges).connected.remove(&self.number);
+    }
+}
+
+/// The end of a client that left before its first request.
+fn nothing_asked(output: SocketWriter) -> StreamEnd<SocketWriter> {
+    StreamEnd {
+        is_all_answered: true,
+        output: Some(output),
     }
 }
 

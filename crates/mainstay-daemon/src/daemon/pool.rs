@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mainstay::config::Target;
-use mainstay::{FleetBuilder, ServerConfig, StateKind};
+use mainstay::gateway::message::RawJson;
+use mainstay::{Era, FleetBuilder, ServerConfig, StateKind};
 use mainstay_gateway::{Gateway, GatewayBuilder};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -17,7 +18,7 @@ use super::listed::{ListedServer, ServerListing};
 use super::users::{DaemonUse, Users};
 use crate::live::{self, HostSwitches};
 use mainstay_bridge::VARIABLES_HINT;
-use mainstay_bridge::hello::{CommandServer, HelloRefusal, Share, SharedServerStatus, UrlServer};
+use mainstay_bridge::hello::{CommandServer, HelloRefusal, PinnedEra, Share, SharedServerStatus, UrlServer};
 
 /// How long a server may take to stop when no bridge wants it: longer than the stop ladder.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,10 +38,12 @@ enum KeyedServer {
         args: Vec<String>,
         cwd: String,
         env: BTreeMap<String, String>,
+        era: Option<PinnedEra>,
     },
     Url {
         url: String,
         bearer_token: Option<String>,
+        era: Option<PinnedEra>,
     },
 }
 
@@ -53,12 +56,14 @@ impl PoolKey {
             cwd,
             env,
             base_env: _,
+            era,
         } = server.clone();
         let server = KeyedServer::Command {
             program,
             args,
             cwd,
             env,
+            era,
         };
         Self { server, roots }
     }
@@ -68,8 +73,13 @@ impl PoolKey {
             name: _,
             url,
             bearer_token,
+            era,
         } = server.clone();
-        let server = KeyedServer::Url { url, bearer_token };
+        let server = KeyedServer::Url {
+            url,
+            bearer_token,
+            era,
+        };
         Self { server, roots }
     }
 }
@@ -83,6 +93,9 @@ pub(super) fn of_command(server: &CommandServer) -> Result<ServerConfig, HelloRe
     for (name, value) in &server.env {
         builder = builder.env(name, value.as_str());
     }
+    if let Some(era) = server.era {
+        builder = builder.era(pinned(era));
+    }
     builder.build().map_err(|error| invalid(&error))
 }
 
@@ -93,7 +106,18 @@ pub(super) fn of_url(server: &UrlServer) -> Result<ServerConfig, HelloRefusal> {
         Some(token) => builder.bearer_token(token.as_str()),
         None => builder,
     };
+    let builder = match server.era {
+        Some(era) => builder.era(pinned(era)),
+        None => builder,
+    };
     builder.build().map_err(|error| invalid(&error))
+}
+
+fn pinned(era: PinnedEra) -> Era {
+    match era {
+        PinnedEra::Legacy => Era::Legacy,
+        PinnedEra::Modern => Era::Modern,
+    }
 }
 
 fn invalid(error: &mainstay::config::InvalidServer) -> HelloRefusal {
@@ -179,15 +203,17 @@ impl ServerPool {
         })
     }
 
-    /// Joins the server of this key, and starts it if it does not run. Waits for the end of the last one if that is being stopped.
+    /// Joins the server of this key, and starts it for a client with these extensions if it does not run. Waits for the end of the last one
+    /// if that is being stopped.
     ///
     /// Cancel safety: dropping it changes nothing.
     pub(super) async fn join(
         self: &Arc<Self>,
         key: PoolKey,
         share: Share,
-        config: impl Fn() -> Result<ServerConfig, HelloRefusal>,
-    ) -> Result<Membership, HelloRefusal> {
+        config: ServerConfig,
+        extensions: Option<RawJson>,
+    ) -> Membership {
         loop {
             let joined = match self.slots().get_mut(&key) {
                 Some(PoolSlot::Open(open)) => {
@@ -200,8 +226,8 @@ impl ServerPool {
             };
             let mut closing = match joined {
                 Ok(membership) => {
-                    membership.revive(config()?).await;
-                    return Ok(membership);
+                    membership.revive(config).await;
+                    return membership;
                 }
                 Err(closing) => closing,
             };
@@ -209,7 +235,6 @@ impl ServerPool {
                 // An error is the end of the sender.
                 Some(closing) => while closing.changed().await.is_ok() {},
                 None => {
-                    let config = config()?;
                     let mut slots = self.slots();
                     if slots.contains_key(&key) {
                         continue;
@@ -218,6 +243,10 @@ impl ServerPool {
                     let name: Arc<str> = config.name().into();
                     let switch_key = live::key(&config);
                     let gateway = self.gateways.of(&config, self.gateways.fleets.clone());
+                    let gateway = match extensions {
+                        Some(extensions) => gateway.client_extensions(extensions),
+                        None => gateway,
+                    };
                     let gateway = gateway.start([config]);
                     let open = OpenSlot {
                         listed: self.listing.add(&name, &switch_key, &gateway),
@@ -230,7 +259,7 @@ impl ServerPool {
                     };
                     let membership = self.membership(key.clone(), &open);
                     slots.insert(key, PoolSlot::Open(open));
-                    return Ok(membership);
+                    return membership;
                 }
             }
         }

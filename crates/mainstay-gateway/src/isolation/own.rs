@@ -145,7 +145,7 @@ impl OwnServers {
         let mut live = lock(&self.isolated.live);
         self.isolated.check_room(&live, name, self.principal)?;
         let builder = self.isolated.builder.clone();
-        let fleet = builder.handler(Arc::new(handler)).capabilities(everything());
+        let fleet = builder.handler(Arc::new(handler)).capabilities(everything(None));
         let fleet = match introduction {
             Some(introduction) => introduced_as(fleet, introduction),
             None => fleet,

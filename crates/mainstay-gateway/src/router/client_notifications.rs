@@ -1,7 +1,8 @@
-//! Notifications of clients. The gateway handles those that it knows, and forwards the others to the one server that the client sees.
+//! Notifications of clients. The gateway handles those that it knows, and forwards the others to the one server that the client sees, or in
+//! the union to the servers that declare their extension.
 //!
 //! A notification belongs to the connection that its server has now. Without one it is dropped; so is one that the server
-//! does not take in time. In the union nothing says which server it is for.
+//! does not take in time.
 //!
 //! A shared server gets the roots of its caller while a call runs. Outside of calls it gets those of the one session that sees it,
 //! and none where several do.
@@ -81,9 +82,17 @@ impl Router {
     }
 
     async fn forward_notification(&self, client: &Client, method: &str, params: Option<&RawJson>) {
-        let Scope::Server(name) = &client.scope else {
-            return tracing::debug!(method, "not forwarded: nothing says which server it is for");
-        };
+        match &client.scope {
+            Scope::Server(name) => self.notify_server(client, name, method, params).await,
+            Scope::Union => {
+                for server in self.extended(client, method) {
+                    self.notify_server(client, server.name(), method, params).await;
+                }
+            }
+        }
+    }
+
+    async fn notify_server(&self, client: &Client, name: &str, method: &str, params: Option<&RawJson>) {
         let Some(server) = self.running(client, name) else {
             return tracing::debug!(method, server = %name, "not forwarded: the server does not run");
         };

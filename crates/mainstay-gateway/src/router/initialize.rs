@@ -31,6 +31,7 @@ impl Router {
         request
             .client
             .introduce(&introduction, account.hold(introduction.bytes())?);
+        self.declare_extensions(request.client);
         let about = self.about(request.client).await?;
         let mut result = Object::default();
         result.set("protocolVersion", text(introduction.version));
@@ -43,6 +44,7 @@ impl Router {
     }
 
     pub(super) async fn discover(&self, client: &Client) -> Result<RawJson, RpcError> {
+        self.declare_extensions(client);
         let about = self.about(client).await?;
         let mut result = Object::default();
         result.set("resultType", text("complete"));
@@ -113,7 +115,7 @@ impl UnionAbout {
             .and_then(|raw| raw.parse::<Map<String, Value>>().ok());
         for (name, value) in declared.unwrap_or_default() {
             add(&mut self.capabilities, &name);
-            add_tasks(&mut self.capabilities, era, &name, value);
+            add_of_era(&mut self.capabilities, era, &name, value);
         }
         if let Some(text) = &about.instructions {
             self.instruct(server, text);
@@ -189,15 +191,22 @@ fn add(capabilities: &mut Map<String, Value>, name: &str) {
     capabilities.insert(name.to_owned(), value);
 }
 
-/// Adds what one server says of its tasks, as the client's era has it. Tasks pass where client and server are of one era.
-fn add_tasks(capabilities: &mut Map<String, Value>, era: Era, name: &str, declared: Value) {
+/// Adds what one server says of its extensions, and of its tasks as the client's era has them: tasks pass where client and server are of one
+/// era.
+fn add_of_era(capabilities: &mut Map<String, Value>, era: Era, name: &str, mut declared: Value) {
     match (era, name) {
-        (Era::Legacy, "tasks") => join(capabilities.entry(name).or_insert_with(|| json!({})), declared),
-        (Era::Modern, "extensions") if declared.get(tasks::EXTENSION).is_some() => {
-            capabilities.insert(name.to_owned(), json!({ tasks::EXTENSION: {} }));
+        (Era::Legacy, "tasks") => {}
+        (_, "extensions") => {
+            if let (Era::Legacy, Some(declared)) = (era, declared.as_object_mut()) {
+                declared.remove(tasks::EXTENSION);
+            }
+            if declared.as_object().is_none_or(Map::is_empty) {
+                return;
+            }
         }
-        (Era::Legacy | Era::Modern, _) => {}
+        (Era::Legacy | Era::Modern, _) => return,
     }
+    join(capabilities.entry(name).or_insert_with(|| json!({})), declared);
 }
 
 /// Everything that either of two objects says.

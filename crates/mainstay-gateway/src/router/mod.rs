@@ -6,6 +6,7 @@
 
 mod client_notifications;
 mod decisive;
+mod extensions;
 mod forward;
 mod initialize;
 mod listen;
@@ -245,6 +246,7 @@ impl Router {
             "logging/setLevel" => self.set_level(&request).await,
             "subscriptions/listen" if era == Era::Modern => self.listen(&request).await,
             "tasks/list" if request.client.scope == Scope::Union => self.list_tasks(&request).await,
+            _list if self.lists_extension(&request) => self.list_extension(&request).await,
             _of_a_server => self.forward(request).await,
         }
     }

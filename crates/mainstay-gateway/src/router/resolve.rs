@@ -15,7 +15,7 @@ use super::tasks::TaskReply;
 use super::{RoutedRequest, Router};
 use crate::client::Client;
 use crate::isolation::IsolationError;
-use crate::protocol::{RESOURCE_NOT_FOUND, invalid_params, method_not_found, text};
+use crate::protocol::{RESOURCE_NOT_FOUND, invalid_params, text};
 use crate::scope::Scope;
 
 /// A server as one client has it.
@@ -39,7 +39,7 @@ struct Destination {
 }
 
 /// A member of the parameters that the server knows by another value.
-type Renaming = (&'static str, RawJson);
+pub(super) type Renaming = (&'static str, RawJson);
 
 impl Router {
     /// The server of this name, as this client has it. The client's own server is started if it does not run yet.
@@ -109,7 +109,7 @@ impl Router {
             other if names_signed_task(other, request) => self.address_task(request)?,
             _unknown_to_the_gateway => match &request.client.scope {
                 Scope::Server(name) => (self.upstream(request.client, name)?, None),
-                Scope::Union => return Err(method_not_found(request.method)),
+                Scope::Union => self.address_extension(request)?,
             },
         };
         let task_reply = TaskReply::to(request);

@@ -325,7 +325,15 @@ impl ClientHandler for Subscribers {
             URL_ELICITATION_COMPLETE => {
                 self.url_elicitation_complete(&notification);
             }
-            _other => self.drop_unattributed(&notification),
+            _other => {
+                let sessions = self.sessions_for_extension(server, &notification.method);
+                if sessions.is_empty() {
+                    self.drop_unattributed(&notification);
+                }
+                for session in sessions {
+                    session.notify_outside_calls(notification.clone());
+                }
+            }
         }
     }
 }

@@ -25,8 +25,9 @@ use super::{RoutedRequest, Router};
 use crate::client::Client;
 use crate::protocol::{invalid_params, missing_extension, raw, text};
 pub(super) use ids::RELATED;
+pub(super) use ids::at_server;
 pub(crate) use ids::{ClientTasks, OwnTasks};
-use ids::{RelatedMessage, at_server, split_server};
+use ids::{RelatedMessage, split_server};
 
 /// The extension by which modern servers offer tasks.
 pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
@@ -38,7 +39,7 @@ pub(super) const FOLLOWED_LIMIT: usize = 256;
 const PAGE_LIMIT: usize = 10_000;
 
 /// How long one server may take to list its tasks.
-const LIST_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long the acknowledgement of a listen waits until the servers agree to send notifications of its tasks. The client has to poll
 /// the tasks whose servers have not agreed by then.
@@ -244,7 +245,7 @@ fn with_id(task: &RawJson, id: RawJson) -> Option<RawJson> {
 }
 
 /// The server that a cursor is of, and that server's own cursor.
-fn split_cursor(cursor: Option<&RawJson>) -> Result<(Option<String>, Option<String>), RpcError> {
+pub(super) fn split_cursor(cursor: Option<&RawJson>) -> Result<(Option<String>, Option<String>), RpcError> {
     let Some(cursor) = cursor.filter(|cursor| **cursor != RawJson::NULL) else {
         return Ok((None, None));
     };

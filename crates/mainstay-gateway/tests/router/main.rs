@@ -10,6 +10,7 @@ mod memory;
 mod bad_input;
 mod client;
 mod client_notifications;
+mod extensions;
 mod following_tasks;
 mod forwarding;
 mod large;

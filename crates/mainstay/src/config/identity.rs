@@ -9,6 +9,7 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 
 use super::target::{HttpTarget, StdioTarget, Target};
+use crate::protocol::Era;
 use crate::wire::RawJson;
 
 /// Names the encoding below. Another encoding needs another name, or old stores would be taken for new ones.
@@ -48,13 +49,14 @@ impl ServerIdentity {
         Self(hash.0.finalize().into())
     }
 
-    /// The same server as it shows itself to a client of this name, which can answer this.
-    pub(crate) fn shown_to(&self, name: Option<&RawJson>, capabilities: &RawJson) -> Self {
+    /// The same server as it shows itself to a client of this name, which speaks this era and can answer this.
+    pub(crate) fn shown_to(&self, name: Option<&RawJson>, era: Era, capabilities: &RawJson) -> Self {
         let mut hash = Canonical(Sha256::new());
         hash.bytes(ENCODING);
         hash.bytes(b"shown to");
         hash.bytes(&self.0);
         hash.optional(name.map(RawJson::as_bytes));
+        hash.bytes(era.as_str().as_bytes());
         hash.bytes(capabilities.as_bytes());
         Self(hash.0.finalize().into())
     }

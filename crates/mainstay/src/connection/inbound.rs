@@ -90,8 +90,8 @@ impl InboundHandler {
         self.slot.name.clone()
     }
 
-    pub(super) fn introduction(&self) -> &Introduction {
-        &self.slot.shared.introduction
+    pub(super) fn introduction(&self) -> Introduction {
+        self.slot.introduction()
     }
 
     pub(super) fn fleet_handler(&self) -> &Arc<dyn ClientHandler> {

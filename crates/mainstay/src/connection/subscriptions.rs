@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Connection;
-use crate::protocol::Era;
+use crate::protocol::{ClientExtensions, Era};
 use crate::wire::{RawJson, RequestError};
 
 /// Subscriptions of one server; more are refused.
@@ -20,6 +20,8 @@ pub(crate) struct Interests {
     /// Only modern servers report on tasks.
     pub(crate) tasks: BTreeSet<String>,
     pub(crate) log_level: Option<RawJson>,
+    /// The extensions that clients behind this one declare. A server receives them with its next connection.
+    pub(crate) extensions: ClientExtensions,
 }
 
 impl Connection {

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Instrument;
 
+use super::dialect::DialectHint;
 use super::inbox::Report;
 use super::process_tree::{ProcessTree, StartupActivity};
 use super::recovery;
@@ -31,10 +32,6 @@ use crate::wire::{Peer, RequestError};
 /// How long a new connection waits for its subscriptions and its log level before it counts as open. What takes longer is
 /// restored while the connection is in use.
 const RESTORE_GRACE: Duration = Duration::from_secs(2);
-
-/// With this many attempts left, the keeper begins with the other era: before it gives a server up, it has tried both first.
-/// Not earlier, since such attempts are wasted if the server is down for another reason.
-const LAST_ATTEMPTS_LIMIT: u32 = 2;
 
 /// Why a connection could not be opened. `recovery` says what can resolve it.
 #[derive(Debug, thiserror::Error)]
@@ -81,36 +78,6 @@ impl TooSlow {
 
 fn still_at_work(program: Option<&str>) -> String {
     program.map_or_else(String::new, |program| format!(", and still at work ({program})"))
-}
-
-/// What a failed dial says about the server's dialect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DialectHint {
-    /// Nothing: keep what is known.
-    None,
-    /// What was remembered may have caused it: find it out again.
-    Forget,
-    /// The server did not answer. If no connection has succeeded yet, the next one begins with the other era.
-    Unanswered,
-    /// A server that fails again and again may have changed; one that fails once has mostly just failed.
-    Doubt,
-}
-
-impl DialectHint {
-    /// The dialect that the next connection begins with.
-    pub(crate) fn apply(self, known: Option<Dialect>, attempts_left: u32) -> Option<Dialect> {
-        let is_tried_now = match self {
-            Self::None => false,
-            Self::Forget => return None,
-            Self::Unanswered => known.is_none() || attempts_left <= LAST_ATTEMPTS_LIMIT,
-            Self::Doubt => attempts_left <= LAST_ATTEMPTS_LIMIT,
-        };
-        match known {
-            known if !is_tried_now => known,
-            None | Some(Dialect::Legacy) => Some(Dialect::Modern),
-            Some(Dialect::Modern | Dialect::LegacySse) => None,
-        }
-    }
 }
 
 impl DialError {
@@ -221,7 +188,7 @@ pub(crate) struct Dial {
     /// The permit for the server's only process tree.
     pub(crate) process_permit: Arc<Semaphore>,
     pub(crate) clock: Clock,
-    /// What an earlier connection found out.
+    /// What the connection begins with.
     pub(crate) dialect: Option<Dialect>,
     pub(crate) ladder: Ladder,
 }
@@ -339,11 +306,11 @@ impl Dial {
         let recorder = ConnectionRecorder::new(&self.slot.recorder, self.generation);
         let peer = Peer::start(transport, Arc::new(inbound.clone()), recorder);
         let unclaimed_peer = CloseOnDrop(Some(peer.clone()));
-        let introduction = &self.slot.shared.introduction;
+        let introduction = self.slot.introduction();
         // The requests of the handshake get a little longer than the whole, so that it is the whole that is too slow.
         let last = started + hard_limit;
         let input = input.map(Arc::new);
-        let greeting = greet(&peer, introduction, plan.approach, last + Duration::from_secs(1));
+        let greeting = greet(&peer, &introduction, plan.approach, last + Duration::from_secs(1));
         let mut activity = StartupActivity::new(self, settings, tree.process(), input.clone(), permit.take());
         let greeting = tokio::select! {
             greeting = timeout_at(last, greeting) => Some(greeting),
@@ -473,30 +440,6 @@ mod tests {
             DialError::Silent(Duration::ZERO).dialect_hint(),
             DialectHint::Unanswered
         );
-    }
-
-    #[test]
-    fn the_other_era_is_tried_after_a_silence_and_before_a_server_is_given_up() {
-        let [many, few] = [LAST_ATTEMPTS_LIMIT + 1, LAST_ATTEMPTS_LIMIT];
-        let (legacy, modern) = (Some(Dialect::Legacy), Some(Dialect::Modern));
-        for (hint, known, attempts_left, next) in [
-            (DialectHint::None, legacy, few, legacy),
-            (DialectHint::Forget, modern, many, None),
-            (DialectHint::Unanswered, None, many, modern),
-            (DialectHint::Unanswered, legacy, many, legacy),
-            (DialectHint::Unanswered, modern, many, modern),
-            (DialectHint::Unanswered, modern, few, None),
-            (DialectHint::Doubt, None, many, None),
-            (DialectHint::Doubt, None, few, modern),
-            (DialectHint::Doubt, legacy, few, modern),
-            (DialectHint::Doubt, Some(Dialect::LegacySse), few, None),
-        ] {
-            assert_eq!(
-                hint.apply(known, attempts_left),
-                next,
-                "{hint:?} {known:?} {attempts_left}"
-            );
-        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod connection_task;
 mod dial;
+mod dialect;
 mod execute;
 mod inbox;
 mod last_good;
@@ -41,8 +42,8 @@ use crate::process::Stopped;
 use crate::protocol::Dialect;
 use crate::server::{ConnectionTimes, Ended, Settings, Slot, StartProgress};
 use connection_task::ConnectionTask;
+use dialect::KnownDialect;
 use last_good::LastGood;
-use session_losses::SessionLosses;
 use start_queue::StartTicket;
 use tasks::Tasks;
 
@@ -83,8 +84,7 @@ pub(crate) struct Keeper {
     listings: Listings,
     last_good: LastGood,
     /// How the server was last spoken to with success.
-    dialect: Option<Dialect>,
-    session_losses: SessionLosses,
+    dialect: KnownDialect,
     /// The generation whose address a task watches.
     watched_unreachable: Option<Generation>,
     unreachable_since: Option<Instant>,
@@ -129,6 +129,7 @@ impl Keeper {
         config: &ServerConfig,
         stored: Option<LoadedCatalog>,
     ) {
+        let preferred = slot.shared.introduction.era();
         let mut keeper = Self {
             machine: Machine::new(config.policy().clone()),
             clock: Clock::start(),
@@ -140,8 +141,7 @@ impl Keeper {
             draining: Vec::new(),
             listings: Listings::default(),
             last_good: LastGood::default(),
-            dialect: config.expected_era().map(Dialect::from),
-            session_losses: SessionLosses::default(),
+            dialect: KnownDialect::new(preferred, config.expected_era().map(Dialect::from)),
             watched_unreachable: None,
             unreachable_since: None,
             failing_since: Instant::now(),
@@ -272,7 +272,9 @@ impl Keeper {
         if self.last_good.is_known() || identity != stored.on_disk.identity {
             return;
         }
-        self.dialect = stored.on_disk.dialect.or(self.dialect);
+        if let dialect @ Some(_) = stored.on_disk.dialect {
+            self.dialect.learn(dialect);
+        }
         self.last_good.restore(&self.slot, &mut self.tasks, stored);
     }
 
@@ -396,7 +398,7 @@ impl Keeper {
         self.take(Input::Adjust(policy));
         if replaced {
             self.last_good.forget(&self.slot);
-            self.dialect = None;
+            self.dialect = KnownDialect::new(self.slot.shared.introduction.era(), None);
             self.take(Input::Replace { beside });
         } else {
             // It may hold another credential.

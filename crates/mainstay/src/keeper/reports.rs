@@ -11,7 +11,6 @@ use super::tasks::{KeeperTask, Panicked, TaskKind};
 use super::{Keeper, Report, listing, recovery};
 use crate::config::Target;
 use crate::event::Failure;
-use crate::protocol::Dialect;
 use crate::server::noise;
 use crate::transport::End;
 
@@ -80,7 +79,7 @@ impl Keeper {
             Report::Opened(connection) => {
                 let generation = connection.generation;
                 if current == Some(generation) {
-                    self.dialect = Some(connection.dialect);
+                    self.dialect.learn(Some(connection.dialect));
                     self.unreachable_since = None;
                     self.slot
                         .about
@@ -99,14 +98,19 @@ impl Keeper {
                         .budget
                         .get()
                         .saturating_sub(self.machine.failures() + 1);
-                    self.dialect = error.dialect_hint().apply(self.dialect, attempts_left);
+                    self.dialect.dial_failed(error.dialect_hint(), attempts_left);
                 }
                 Input::OpenFailed(generation, recovery)
             }
             Report::Listed(generation, offers) => {
                 let worth = if current == Some(generation) {
-                    self.last_good
-                        .take(&self.slot, &mut self.tasks, generation, offers, self.dialect)
+                    self.last_good.take(
+                        &self.slot,
+                        &mut self.tasks,
+                        generation,
+                        offers,
+                        self.dialect.learnt(),
+                    )
                 } else {
                     Listing::Good { ttl: None }
                 };
@@ -136,8 +140,8 @@ impl Keeper {
                 Input::Lost(generation)
             }
             Report::Retired(generation, end, failure) => {
-                if current == Some(generation) && end == End::SessionLost && self.session_losses.add() {
-                    self.dialect = Some(Dialect::Modern);
+                if current == Some(generation) && end == End::SessionLost {
+                    self.dialect.session_lost();
                 }
                 self.note_loss(generation, failure);
                 Input::Retired(generation, recovery::of_retirement(&end))

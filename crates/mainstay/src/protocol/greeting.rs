@@ -166,8 +166,7 @@ impl Dialect {
     /// The dialect as one word, for files.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            // Not "modern": files with that word come from a version that preferred the modern era.
-            Self::Modern => "stateless",
+            Self::Modern => "modern",
             Self::Legacy => "legacy",
             Self::LegacySse => "legacy_sse",
         }

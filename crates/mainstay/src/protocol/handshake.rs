@@ -141,12 +141,9 @@ impl Handshake<'_> {
         };
         match timeout(DISCOVER_TIMEOUT, self.discover()).await {
             Ok(Ok(DiscoverOutcome::Modern(greeting))) => Ok(greeting),
-            // Only a modern server has something against this client that a legacy one would not know.
-            Ok(Err(error @ (HandshakeError::Refused(_) | HandshakeError::UnsupportedVersion { .. }))) => {
-                Err(error)
-            }
+            // A legacy server has no such objections, and a failure of any request says more than the refusal.
+            Ok(Err(error)) => Err(error),
             Ok(Ok(DiscoverOutcome::NotModern | DiscoverOutcome::Unclear(_) | DiscoverOutcome::Lost(_)))
-            | Ok(Err(_))
             | Err(_) => Err(refusal),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{LEGACY_VERSIONS, MODERN_VERSIONS};
+use super::{ClientExtensions, Era, LEGACY_VERSIONS, MODERN_VERSIONS};
 use crate::config::ServerIdentity;
 use crate::wire::{MetaEntries, Object, RawJson, with_meta};
 
@@ -12,6 +12,7 @@ pub struct Introduction {
     capabilities: RawJson,
     client_info: Option<RawJson>,
     version: &'static str,
+    era: Era,
 }
 
 impl Introduction {
@@ -21,6 +22,7 @@ impl Introduction {
             capabilities,
             client_info: None,
             version: LEGACY_VERSIONS[0],
+            era: Era::Legacy,
         }
     }
 
@@ -31,20 +33,43 @@ impl Introduction {
         self
     }
 
-    /// The version that a legacy server is offered first. An unknown version, or one that is not legacy, leaves the newest.
+    /// The version that the client speaks. A legacy server is offered it first; an unknown version, or one that is not legacy, leaves the
+    /// newest. A server that speaks both eras is spoken to in the era of this version.
     #[must_use]
     pub fn protocol_version(mut self, version: &str) -> Self {
+        if MODERN_VERSIONS.contains(&version) {
+            self.era = Era::Modern;
+        }
         let known = LEGACY_VERSIONS.into_iter().find(|known| *known == version);
         self.version = known.unwrap_or(self.version);
         self
     }
 
-    /// The identity of a server as this client sees it. Many servers decide by the client's name and capabilities what they
+    /// The extensions that the client declares.
+    pub fn extensions(&self) -> Option<RawJson> {
+        let [extensions] = Object::find(&self.capabilities, ["extensions"])?;
+        extensions
+    }
+
+    /// The same client with the extensions of those that it speaks for.
+    pub(crate) fn with_extensions(&self, extensions: &ClientExtensions) -> Self {
+        Self {
+            capabilities: extensions.added_to(&self.capabilities),
+            ..self.clone()
+        }
+    }
+
+    /// The era that the client speaks.
+    pub(crate) fn era(&self) -> Era {
+        self.era
+    }
+
+    /// The identity of a server as this client sees it. Many servers decide by the client's name, era and capabilities what they
     /// offer. The rest of `clientInfo` changes with each release, and would only invalidate the stored catalog.
     pub(crate) fn seen(&self, server: &ServerIdentity) -> ServerIdentity {
         let info = self.client_info.as_ref().and_then(Object::parse);
         let name = info.as_ref().and_then(|info| info.get("name"));
-        server.shown_to(name, &self.capabilities)
+        server.shown_to(name, self.era, &self.capabilities)
     }
 
     /// The parameters of `initialize`.
@@ -207,5 +232,9 @@ mod tests {
         );
         assert_ne!(one, seen(r#"{"name":"two","version":"1"}"#, "{}"));
         assert_ne!(one, seen(r#"{"name":"one","version":"1"}"#, r#"{"sampling":{}}"#));
+        let modern = Introduction::new(raw("{}"))
+            .client_info(raw(r#"{"name":"one"}"#))
+            .protocol_version("2026-07-28");
+        assert_ne!(one, modern.seen(&server));
     }
 }

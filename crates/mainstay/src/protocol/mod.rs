@@ -5,10 +5,12 @@
 //! lost. If the server refuses, the client continues with `server/discover`. A server that loses one session after another is
 //! asked with `server/discover` first.
 
+mod extensions;
 mod greeting;
 mod handshake;
 mod introduction;
 
+pub(crate) use extensions::ClientExtensions;
 pub use greeting::Era;
 pub(crate) use greeting::{Capability, Dialect, Greeting};
 pub(crate) use handshake::{Approach, HandshakeError, greet};

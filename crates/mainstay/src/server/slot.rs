@@ -18,6 +18,7 @@ use crate::fleet::FleetShared;
 use crate::keeper::{Inbox, Listings};
 use crate::lock::Lock;
 use crate::process::StderrRing;
+use crate::protocol::Introduction;
 use crate::recorder::FlightRecorder;
 use crate::redaction::Redaction;
 use crate::transport::http::{Endpoint, HttpConfigError};
@@ -140,6 +141,12 @@ impl Slot {
     }
 
     /// What callers want of every generation.
+    /// How the next connection introduces its client: with the extensions of all whom it speaks for.
+    pub(crate) fn introduction(&self) -> Introduction {
+        let introduction = &self.shared.introduction;
+        self.with_interests(|interests| introduction.with_extensions(&interests.extensions))
+    }
+
     pub(crate) fn interests(&self) -> Interests {
         self.with_interests(Interests::clone)
     }

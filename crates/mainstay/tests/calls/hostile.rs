@@ -399,10 +399,9 @@ async fn a_program_that_only_prints_text_is_named_as_such_when_it_does_not_come_
     let banner = Garbage::Text("Usage: tool [OPTIONS]".to_owned());
     let script = Script::new()
         .on(Step::Start, Fault::Garbage(banner))
-        .on(Step::Discover, Fault::NoAnswer)
         .on(Step::Initialize, Fault::NoAnswer);
     let memory = Memory::new(script);
-    let (_fleet, server) = fleet_of(memory.config("s"));
+    let (_fleet, server) = fleet_of(memory.config("s").startup_timeout(Duration::from_secs(4)));
     let failed = server
         .wait_until(LONG, |status| status.last_error.is_some())
         .await

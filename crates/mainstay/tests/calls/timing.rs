@@ -112,7 +112,7 @@ async fn progress_never_extends_the_total_timeout() {
 #[tokio::test(start_paused = true)]
 async fn progress_reaches_the_caller_under_the_callers_own_token() {
     let (_fleet, server, side) = stage().await;
-    for token in [r#""mine""#, "7"] {
+    for token in [r#""mine""#, "7000"] {
         let (sender, mut receiver) = mpsc::channel::<RawJson>(16);
         let options = CallOptions::default()
             .progress(sender)
@@ -133,7 +133,7 @@ async fn progress_reaches_the_caller_under_the_callers_own_token() {
         assert!(heard.iter().all(|progress| progress["progressToken"] == token));
     }
     let sent = &side.last_params("tools/call").unwrap()["_meta"]["progressToken"];
-    assert_ne!(*sent, json!(7), "two callers with one token stay apart");
+    assert_ne!(*sent, json!(7000), "two callers with one token stay apart");
 }
 
 #[tokio::test(start_paused = true)]

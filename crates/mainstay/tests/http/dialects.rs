@@ -1,13 +1,14 @@
-//! Every version and transport of the protocol behind one client, found out from the newest to the oldest.
+//! Every version and transport of the protocol behind one client.
+
+use std::time::Duration;
 
 use mainstay::config::HttpKind;
-use mainstay::lifecycle::Cause;
 use mainstay::{Era, Server, StateKind};
 use mainstay_testkit::http::{FaultyHttpProcess, FaultyHttpServer, HttpFault, HttpRule, HttpScript, Serves};
 use mainstay_testkit::store::catalogs_are_stored;
 use mainstay_testkit::{Fault, LEGACY_VERSIONS, MODERN_VERSION, Occurrence, Script, Speaks, Step};
 
-use crate::support::{SOON, connected, echo, keep, next_event, reaches, sent, serve, web, web_at, well};
+use crate::support::{SOON, connected, echo, keep, reaches, sent, serve, web, web_at, well};
 
 /// What the live connection speaks.
 fn spoken(server: &Server) -> (Era, String) {
@@ -34,13 +35,16 @@ async fn servers_of_every_version_are_spoken_to_over_streamable_http() {
         };
         assert_eq!(remote.traffic(header).as_deref(), Some(version));
     }
-    for speaks in [Speaks::Modern, Speaks::Both] {
+    for (speaks, era, version) in [
+        (Speaks::Both, Era::Legacy, "2025-11-25"),
+        (Speaks::Modern, Era::Modern, MODERN_VERSION),
+    ] {
         let remote = well(speaks).await;
         let (_fleet, server) = keep(web_at(&remote));
         connected(&server).await;
         assert!(echo(&server).await.is_ok());
-        assert_eq!(spoken(&server), (Era::Modern, MODERN_VERSION.to_owned()));
-        assert_eq!(sent(&remote, "initialize"), 0);
+        assert_eq!(spoken(&server), (era, version.to_owned()));
+        assert_eq!(server.status().starts, 1);
     }
 }
 
@@ -99,49 +103,31 @@ async fn where_neither_transport_is_served_the_answer_of_the_newer_one_is_told()
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_up_on_the_modern_question_is_spoken_to_in_the_old_way() {
-    for fault in [HttpFault::Close, HttpFault::Reset, HttpFault::NotHttp] {
-        let http = HttpScript::new().without_sessions().on("server/discover", fault);
-        let remote = serve(Script::new(), http).await;
-        let (_fleet, server) = keep(web_at(&remote));
-        connected(&server).await;
-        assert!(echo(&server).await.is_ok());
-        let proven = server.wait_until(SOON, |status| status.attempt == 0).await;
-        assert_eq!(proven.expect("it answered").starts, 2, "one for each way");
-        assert_eq!(sent(&remote, "server/discover"), 1);
-    }
-}
-
-#[tokio::test]
-async fn a_server_that_never_answers_the_modern_question_is_spoken_to_in_the_old_way() {
-    // It has no sessions, and so no reason to refuse a question outside of one.
-    let http = HttpScript::new()
-        .without_sessions()
-        .on("server/discover", HttpFault::NoHead);
-    let remote = serve(Script::new(), http).await;
-    let (_fleet, server) = keep(web_at(&remote));
+async fn a_server_that_the_modern_question_kills_is_never_asked_it() {
+    let script = Script::new().on(Step::Discover, Fault::Exit(1));
+    // It has no sessions: a question outside of one is played, and not refused.
+    let http = HttpScript::new().without_sessions();
+    let mut process = FaultyHttpProcess::start(0, &script, &http);
+    let (_fleet, server) = keep(web("web", &process.url("/mcp")));
     connected(&server).await;
     assert!(echo(&server).await.is_ok());
     assert_eq!((spoken(&server).0, server.status().starts), (Era::Legacy, 1));
+    assert!(process.wait(Duration::ZERO).is_none(), "it lives");
 }
 
 #[tokio::test]
-async fn a_server_that_the_modern_question_kills_is_spoken_to_in_the_old_way_once_it_is_back() {
-    let script = Script::new().on(Step::Discover, Fault::Exit(1));
-    // Its sessions are none: a question outside of one is played, and not refused.
-    let http = HttpScript::new().without_sessions();
-    let mut process = FaultyHttpProcess::start(0, &script, &http);
-    let (fleet, server) = keep(web("web", &process.url("/mcp")));
-    let mut events = fleet.events();
-    let failed = next_event(&mut events, |event| event.cause == Cause::OpenFailed).await;
-    assert!(failed.error.is_some());
-    assert!(process.wait(SOON).is_some(), "it is dead");
-
-    // One that is asked again dies again.
-    let _process = FaultyHttpProcess::start(process.port(), &script, &http);
-    connected(&server).await;
+async fn a_server_of_both_eras_that_keeps_losing_its_session_is_spoken_to_without_one() {
+    let remote = well(Speaks::Both).await;
+    let (_fleet, server) = keep(web_at(&remote));
+    let mut generation = connected(&server).await;
+    for _loss in 0..3 {
+        assert_eq!(spoken(&server).0, Era::Legacy);
+        remote.forget_sessions();
+        let _ = echo(&server).await;
+        generation = crate::support::beyond(&server, generation).await;
+    }
+    assert_eq!(spoken(&server), (Era::Modern, MODERN_VERSION.to_owned()));
     assert!(echo(&server).await.is_ok());
-    assert_eq!(spoken(&server).0, Era::Legacy);
 }
 
 #[tokio::test]
@@ -215,9 +201,9 @@ async fn at(port: u16, script: Script, http: HttpScript) -> FaultyHttpServer {
 #[tokio::test]
 async fn what_was_learnt_of_a_server_is_remembered_across_starts() {
     let stages = [
-        (Speaks::Legacy, HttpScript::new(), [1, 1], [1, 2]),
+        (Speaks::Legacy, HttpScript::new(), [0, 0], [1, 2]),
         (Speaks::Legacy, on_sse(), [1, 1], [2, 3]),
-        (Speaks::Modern, HttpScript::new(), [1, 2], [0, 0]),
+        (Speaks::Modern, HttpScript::new(), [1, 2], [1, 1]),
     ];
     for (speaks, http, discovers, initializes) in stages {
         let store = tempfile::tempdir().unwrap();

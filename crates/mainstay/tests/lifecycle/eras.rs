@@ -2,21 +2,15 @@
 
 use std::time::Duration;
 
-use mainstay::{CallOptions, Era, Fleet, Policy, ServerConfig, StateKind};
-use mainstay_lifecycle::Backoff;
+use mainstay::{CallOptions, Era, ServerConfig, StateKind};
 use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript};
-use mainstay_testkit::store::catalogs_are_stored;
 use mainstay_testkit::{
-    AnswerFault, Fault, FaultyServer, Garbage, LEGACY_VERSIONS, Ledger, MODERN_VERSION, Occurrence, Script,
-    Speaks, Step,
+    Fault, FaultyServer, LEGACY_VERSIONS, Ledger, MODERN_VERSION, Occurrence, Script, Speaks, Step,
 };
 use rustix::process::Signal;
 use serde_json::json;
-use tokio::time::Instant;
 
-use crate::support::{
-    InMemory, LONG, SOON, built, connected, connected_pid, echo, keep, reaches, signal, stdio,
-};
+use crate::support::{InMemory, LONG, SOON, connected, connected_pid, echo, keep, reaches, signal, stdio};
 
 fn era(server: &mainstay::Server) -> Option<(Era, String)> {
     let protocol = server.status().protocol;
@@ -26,9 +20,13 @@ fn era(server: &mainstay::Server) -> Option<(Era, String)> {
 #[tokio::test]
 async fn servers_of_every_version_are_spoken_to_over_stdio_before_and_after_a_kill() {
     let legacy = LEGACY_VERSIONS.map(|version| (Script::new().version(version), (Era::Legacy, version)));
-    let modern = [Speaks::Modern, Speaks::Both]
-        .map(|speaks| (Script::new().speaks(speaks), (Era::Modern, MODERN_VERSION)));
-    for (script, (spoken, version)) in legacy.into_iter().chain(modern) {
+    // In a session a server of both eras can ask its client; without one it cannot.
+    let others = [
+        (Speaks::Both, (Era::Legacy, "2025-11-25")),
+        (Speaks::Modern, (Era::Modern, MODERN_VERSION)),
+    ]
+    .map(|(speaks, spoken)| (Script::new().speaks(speaks), spoken));
+    for (script, (spoken, version)) in legacy.into_iter().chain(others) {
         let ledger = Ledger::temporary();
         let program = FaultyServer::from(script).ledger(&ledger);
         let (fleet, server) = keep(stdio("process", &program));
@@ -54,90 +52,14 @@ async fn servers_of_every_version_are_spoken_to_over_stdio_before_and_after_a_ki
                 again.expect("started again");
             }
         }
-        let initialized = match spoken {
-            Era::Legacy => ledger.count("initialize 2025-11-25"),
-            Era::Modern => ledger.count("initialize"),
+        let asked = match spoken {
+            Era::Legacy => (2, 0),
+            // What the first connection learnt, the second one knows.
+            Era::Modern => (1, 2),
         };
-        assert_eq!(initialized > 0, spoken == Era::Legacy, "{version}");
+        let seen = (ledger.count("initialize 2025-11-25"), ledger.count("discover"));
+        assert_eq!((seen, ledger.pids().len()), (asked, 2), "{version}");
     }
-}
-
-#[tokio::test]
-async fn a_server_that_dies_when_probed_is_started_again_and_spoken_to_in_the_old_way_from_then_on() {
-    let ledger = Ledger::temporary();
-    let store = tempfile::tempdir().expect("a directory");
-    let fragile = FaultyServer::new()
-        .ledger(&ledger)
-        .on(Step::Discover, Fault::Exit(3));
-    let start = || {
-        Fleet::builder()
-            .store(store.path())
-            .start(built([stdio("fragile", &fragile)]))
-    };
-
-    let fleet = start();
-    let server = fleet.server("fragile").unwrap();
-    connected(&server).await;
-    catalogs_are_stored(store.path(), 1).await;
-    let asked: Vec<_> = ledger
-        .lines()
-        .into_iter()
-        .filter(|line| !line.starts_with("list"))
-        .collect();
-    let pids = ledger.pids();
-    let expected = [
-        format!("start {}", pids[0]),
-        "discover".to_owned(),
-        format!("start {}", pids[1]),
-        "initialize 2025-11-25".to_owned(),
-        "initialized".to_owned(),
-    ];
-    assert_eq!(asked, expected);
-    assert_eq!(era(&server), Some((Era::Legacy, "2025-11-25".to_owned())));
-    let error = server.status().last_error.expect("it says what happened");
-    assert!(error.message.contains("begins with initialize"), "{error}");
-    assert_eq!(
-        (server.status().attempt, server.status().starts),
-        (1, 2),
-        "each start is an attempt, and counts until the server has proved itself"
-    );
-    echo(&server, CallOptions::default()).await.expect("answered");
-
-    signal(connected_pid(&server).await, Signal::KILL);
-    server
-        .wait_until(LONG, |status| {
-            status.starts == 3 && status.state == StateKind::Connected
-        })
-        .await
-        .expect("back");
-    assert_eq!(
-        (ledger.count("discover"), ledger.pids().len()),
-        (1, 3),
-        "it is not asked again"
-    );
-
-    fleet.close(SOON).await;
-    let fleet = start();
-    connected(&fleet.server("fragile").unwrap()).await;
-    assert_eq!(
-        (ledger.count("discover"), ledger.pids().len()),
-        (1, 4),
-        "nor by the next fleet"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_old_way_does_not_wait_for_a_pause_between_attempts() {
-    let memory = InMemory::playing(Script::new().on(Step::Discover, Fault::Exit(3)));
-    let policy = Policy {
-        backoff: Backoff::new(LONG, LONG),
-        ..Policy::default()
-    };
-    let (_fleet, server) = keep(memory.config("fragile").policy(policy));
-    let began = Instant::now();
-    connected(&server).await;
-    assert_eq!(memory.attempts(), 2);
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,19 +115,19 @@ async fn a_server_that_refuses_a_version_and_offers_the_same_is_asked_once_more(
     let (remote, _fleet, server) = dial(Occurrence::Nth(1)).await;
     connected(&server).await;
     assert_eq!(era(&server), Some((Era::Modern, "2026-07-28".to_owned())));
-    assert_eq!(remote.traffic(|traffic| traffic.count("initialize")), 0);
+    drop(remote);
 
     let (remote, _fleet, server) = dial(Occurrence::Always).await;
     reaches(&server, StateKind::PermanentlyFailed).await;
     assert_eq!(
         remote.traffic(|traffic| traffic.requests("POST")),
-        2,
-        "asked twice, and no more"
+        3,
+        "initialize, and asked twice and no more"
     );
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_as_only_a_modern_one_can_is_not_spoken_to_in_the_old_way() {
+async fn a_server_that_objects_as_only_a_modern_one_can_is_shown_with_its_objection() {
     for code in [-32020, -32021] {
         let refusal = json!({ "jsonrpc": "2.0", "error": { "code": code, "message": "not like this" } });
         let fault = HttpFault::Status {
@@ -215,45 +137,38 @@ async fn a_server_that_refuses_as_only_a_modern_one_can_is_not_spoken_to_in_the_
         };
         let script =
             HttpScript::new().rule(HttpRule::on("server/discover", fault).occurrence(Occurrence::Nth(1)));
-        let remote = FaultyHttpServer::start(Script::new().speaks(Speaks::Both), script)
+        let remote = FaultyHttpServer::start(Script::new().speaks(Speaks::Modern), script)
             .await
             .unwrap();
         let (_fleet, server) = keep(ServerConfig::http("web", remote.url("/mcp")));
+        let failed = server
+            .wait_until(SOON, |status| status.last_error.is_some())
+            .await;
+        let error = failed.expect("it fails once").last_error.clone().unwrap();
+        assert!(error.message.contains("not like this"), "{error}");
         connected(&server).await;
         assert_eq!(era(&server), Some((Era::Modern, "2026-07-28".to_owned())));
-        assert_eq!(remote.traffic(|traffic| traffic.count("initialize")), 0, "{code}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_ignores_the_modern_question_is_initialized() {
-    let memory = InMemory::playing(Script::new().on(Step::Discover, Fault::NoAnswer));
-    let (_fleet, server) = keep(memory.config("reads-nothing"));
-    let began = Instant::now();
-    connected(&server).await;
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Legacy));
-    assert_eq!((memory.attempts(), memory.last().count("initialize")), (1, 1));
-
-    server.restart().await.expect("taken");
-    connected(&server).await;
-    assert_eq!(
-        memory.last().count("server/discover"),
-        0,
-        "what was learnt is remembered"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_server_of_the_modern_era_alone_is_never_initialized() {
+async fn a_server_of_the_modern_era_alone_is_found_out_on_its_first_connection() {
     let memory = InMemory::playing(Script::new().speaks(Speaks::Modern));
     let (fleet, server) = keep(memory.config("modern"));
     connected(&server).await;
     assert_eq!(era(&server), Some((Era::Modern, "2026-07-28".to_owned())));
     assert!(fleet.catalog().tool("modern__echo").is_some());
     echo(&server, CallOptions::default()).await.expect("answered");
-    assert_eq!(memory.last().count("initialize"), 0);
     assert_eq!(memory.last().count("notifications/initialized"), 0);
+
+    server.restart().await.expect("taken");
+    connected(&server).await;
+    assert_eq!(memory.attempts(), 2);
+    assert_eq!(
+        memory.last().count("initialize"),
+        0,
+        "what was learnt is remembered"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -281,7 +196,7 @@ async fn an_era_that_no_longer_holds_is_relearnt() {
 #[tokio::test(start_paused = true)]
 async fn a_server_known_to_be_modern_that_dies_as_it_is_greeted_is_not_taken_for_an_old_one() {
     let memory = InMemory::choosing(|attempt| {
-        let script = Script::new().speaks(Speaks::Both);
+        let script = Script::new().speaks(Speaks::Modern);
         Some(match attempt {
             2 => script.on(Step::Discover, Fault::Exit(3)),
             _ => script,
@@ -329,7 +244,7 @@ async fn an_era_in_which_a_server_only_ever_dies_is_relearnt() {
     assert_eq!(memory.attempts(), 10, "eight in the old way failed");
 }
 
-/// What a legacy server may do when it is first asked in the modern way, after which it is of no more use.
+/// What a legacy server may do when it is asked in the modern way, after which it is of no more use.
 fn breaks_when_probed() -> [(&'static str, Script); 8] {
     let probed = |fault: Fault| Script::new().on(Step::Discover, fault);
     let slow = |script: Script| script.on(Step::Start, Fault::Delay { ms: 5_000 });
@@ -354,101 +269,27 @@ fn breaks_when_probed() -> [(&'static str, Script); 8] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_a_probe_breaks_is_initialized_by_the_second_attempt_without_any_setting() {
+async fn a_server_that_the_modern_question_would_break_is_started_once() {
     for (how, script) in breaks_when_probed() {
         let memory = InMemory::playing(script);
-        let policy = Policy {
-            backoff: Backoff::new(LONG, LONG),
-            ..Policy::default()
-        };
-        let (_fleet, server) = keep(memory.config("broken").policy(policy));
-        let began = Instant::now();
+        let (_fleet, server) = keep(memory.config("fragile"));
         connected(&server).await;
         echo(&server, CallOptions::default()).await.expect("answered");
-        assert_eq!(memory.attempts(), 2, "one for each way: {how}");
+        assert_eq!(memory.attempts(), 1, "{how}");
         assert_eq!(memory.last().count("server/discover"), 0, "{how}");
         assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Legacy), "{how}");
-        assert!(
-            began.elapsed() < Duration::from_secs(25),
-            "{how}: {:?}",
-            began.elapsed()
-        );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_answers_a_probe_with_noise_is_initialized_on_the_same_connection() {
-    let without_id = Fault::Answer(AnswerFault::ErrorWithoutId);
-    let text = Script::new()
-        .on(
-            Step::Discover,
-            Fault::Garbage(Garbage::Text("unknown command".to_owned())),
-        )
-        .on(Step::Discover, Fault::NoAnswer);
-    for (how, script) in [
-        (
-            "an error without an id",
-            Script::new().on(Step::Discover, without_id),
-        ),
-        ("text", text),
-    ] {
-        let memory = InMemory::playing(script);
-        let (_fleet, server) = keep(memory.config("noisy"));
-        connected(&server).await;
-        assert_eq!(memory.attempts(), 1, "{how}");
-        assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Legacy), "{how}");
-    }
-}
-
-#[tokio::test]
-async fn what_a_probe_broke_is_remembered_on_disk_so_that_the_next_fleet_begins_with_initialize() {
-    let slowly = Fault::Delay { ms: 2_500 };
-    let faults = [
-        FaultyServer::new()
-            .on(Step::Discover, Fault::ExitAtNext(1))
-            .on(Step::Discover, Fault::NoAnswer),
-        FaultyServer::new()
-            .on(Step::Start, slowly)
-            .on(Step::Discover, Fault::Exit(1)),
-    ];
-    for faulty in faults {
-        let (ledger, store) = (Ledger::temporary(), tempfile::tempdir().expect("a directory"));
-        let faulty = faulty.ledger(&ledger);
-        for (starts, asked) in [(2, 1), (3, 1)] {
-            let fleet = Fleet::builder()
-                .store(store.path())
-                .start(built([stdio("broken", &faulty)]));
-            connected(&fleet.server("broken").unwrap()).await;
-            catalogs_are_stored(store.path(), 1).await;
-            fleet.close(SOON).await;
-            assert_eq!((ledger.pids().len(), ledger.count("discover")), (starts, asked));
-        }
-    }
-}
-
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn a_server_that_is_still_starting_is_not_sent_a_second_question() {
-    let ledger = Ledger::temporary();
-    let slow = FaultyServer::new()
-        .script(|script| script.speaks(Speaks::Both))
-        .ledger(&ledger)
-        .on(Step::Start, Fault::Delay { ms: 3_000 });
-    let (_fleet, server) = keep(stdio("slow", &slow));
-    connected(&server).await;
-    assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Modern));
-    assert_eq!((ledger.count("initialize"), ledger.pids().len()), (0, 1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_slow_server_of_both_eras_is_spoken_to_in_the_modern_one() {
+async fn a_slow_server_of_both_eras_gets_a_session() {
     let slow = Script::new()
         .speaks(Speaks::Both)
         .on(Step::Start, Fault::Delay { ms: 6_000 });
     let memory = InMemory::playing(slow);
     let (_fleet, server) = keep(memory.config("slow"));
     connected(&server).await;
-    assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Modern));
+    assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Legacy));
     assert_eq!(memory.attempts(), 1);
 }
 
@@ -469,17 +310,15 @@ async fn an_error_of_a_handshake_without_an_answer_says_what_was_tried_and_names
         error.message.clone()
     };
     let mute = || Script::new().on(Step::Start, Fault::StopReading);
-    let dies = Script::new().on(Step::Discover, Fault::Exit(1));
     for (script, pinned, words) in [
-        (
-            dies,
-            None,
-            ["server/discover", "begins with initialize", "\"era\": \"legacy\""],
-        ),
         (
             mute(),
             None,
-            ["server/discover", "begins with initialize", "\"era\": \"legacy\""],
+            [
+                "did not answer initialize",
+                "begins with server/discover",
+                "\"era\": \"modern\"",
+            ],
         ),
         (
             mute(),
@@ -508,10 +347,28 @@ async fn an_error_of_a_handshake_without_an_answer_says_what_was_tried_and_names
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_of_unknown_era_that_is_silent_for_its_startup_timeout_is_initialized_next() {
-    let memory = InMemory::playing(Script::new().on(Step::Discover, Fault::Hang));
-    let (_fleet, server) = keep(memory.config("slow").startup_timeout(Duration::from_secs(4)));
+async fn a_server_of_unknown_era_that_leaves_initialize_unanswered_is_asked_in_the_modern_way_next() {
+    let script = Script::new()
+        .speaks(Speaks::Modern)
+        .on(Step::Initialize, Fault::NoAnswer);
+    let memory = InMemory::playing(script);
+    let (_fleet, server) = keep(memory.config("mute").startup_timeout(Duration::from_secs(4)));
     connected(&server).await;
     assert_eq!(memory.attempts(), 2);
-    assert_eq!(memory.last().count("server/discover"), 0);
+    assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Modern));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_server_that_the_modern_question_breaks_comes_up_after_the_guess_has_failed() {
+    let memory = InMemory::choosing(|attempt| {
+        let script = Script::new().on(Step::Discover, Fault::Exit(3));
+        Some(match attempt {
+            1 => script.on(Step::Start, Fault::Delay { ms: 60_000 }),
+            _ => script,
+        })
+    });
+    let (_fleet, server) = keep(memory.config("slow").startup_timeout(Duration::from_secs(4)));
+    connected(&server).await;
+    assert_eq!(memory.attempts(), 3);
+    assert_eq!(era(&server).map(|(era, _)| era), Some(Era::Legacy));
 }

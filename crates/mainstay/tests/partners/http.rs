@@ -62,7 +62,7 @@ async fn the_rmcp_server_is_back_after_its_death_over_http_in_either_era() {
         ..of_ours(rmcp)
     };
     outlives_its_death(visit.clone()).await;
-    outlives_its_death(legacy(visit)).await;
+    outlives_its_death(modern(visit)).await;
 }
 
 #[tokio::test]
@@ -70,14 +70,14 @@ async fn the_python_server_is_back_after_its_death_over_http_in_either_era() {
     let Some(HttpPartners { python, .. }) = over_http() else {
         return;
     };
-    let modern = Visit {
+    let notified = Visit {
         subscriptions: Subscriptions::Notified {
             resource: "note://python-server/hello",
         },
         ..of_ours(python.clone())
     };
-    outlives_its_death(modern).await;
-    outlives_its_death(legacy(of_ours(python))).await;
+    outlives_its_death(modern(notified)).await;
+    outlives_its_death(of_ours(python)).await;
 }
 
 #[tokio::test]
@@ -85,11 +85,7 @@ async fn the_python_server_is_back_after_its_death_over_sse() {
     let Some(HttpPartners { python_sse, .. }) = over_http() else {
         return;
     };
-    let found_out = Visit {
-        pinned: None,
-        ..legacy(of_ours(python_sse))
-    };
-    outlives_its_death(found_out).await;
+    outlives_its_death(of_ours(python_sse)).await;
 }
 
 #[tokio::test]
@@ -218,17 +214,17 @@ fn of_ours(partner: HttpPartner) -> Visit {
     Visit {
         partner,
         pinned: None,
-        speaks: (Era::Modern, "2026-07-28"),
+        speaks: (Era::Legacy, "2025-11-25"),
         echo: ("echo", json!({ "text": "still here" })),
         endless: ("sleep", json!({ "millis": 100_000, "steps": 2000 })),
         subscriptions: Subscriptions::None,
     }
 }
 
-fn legacy(visit: Visit) -> Visit {
+fn modern(visit: Visit) -> Visit {
     Visit {
-        pinned: Some(Era::Legacy),
-        speaks: (Era::Legacy, "2025-11-25"),
+        pinned: Some(Era::Modern),
+        speaks: (Era::Modern, "2026-07-28"),
         ..visit
     }
 }

@@ -83,8 +83,8 @@ async fn the_time_server_is_back_after_its_death_in_either_era() {
         answer: "21:00",
         era,
     };
-    outlives_its_death(configured(&time), visit(Era::Modern)).await;
-    outlives_its_death(of_the_legacy_era(&time), visit(Era::Legacy)).await;
+    outlives_its_death(configured(&time).era(Era::Modern), visit(Era::Modern)).await;
+    outlives_its_death(configured(&time), visit(Era::Legacy)).await;
 }
 
 #[tokio::test]
@@ -98,8 +98,8 @@ async fn the_git_server_is_back_after_its_death_in_either_era() {
         answer: "A first commit",
         era,
     };
-    outlives_its_death(configured(&git), visit(Era::Modern)).await;
-    outlives_its_death(of_the_legacy_era(&git), visit(Era::Legacy)).await;
+    outlives_its_death(configured(&git).era(Era::Modern), visit(Era::Modern)).await;
+    outlives_its_death(configured(&git), visit(Era::Legacy)).await;
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn the_rmcp_server_is_back_after_its_death() {
         tool: "echo",
         arguments: json!({ "text": "still here" }),
         answer: "still here",
-        era: Era::Modern,
+        era: Era::Legacy,
     };
     outlives_its_death(configured(&rmcp), visit).await;
 }
@@ -138,7 +138,6 @@ async fn outlives_its_death(config: ServerBuilder<StdioTarget>, visit: Visit) {
         .await
         .unwrap_or_else(|| panic!("{:?}", server.status()));
     assert_ne!(second.pid, first.pid);
-    // On a busy machine a server of the legacy era may be started twice until its era is known.
     assert_eq!(
         (second.starts, second.protocol),
         (first.starts + 1, first.protocol)
@@ -301,7 +300,7 @@ async fn a_tool_that_a_real_server_adds_is_in_the_catalog() {
     let Some(Partners { rmcp, .. }) = partners() else {
         return;
     };
-    for config in [configured(&rmcp), of_the_legacy_era(&rmcp)] {
+    for config in [configured(&rmcp).era(Era::Modern), configured(&rmcp)] {
         let (fleet, server) = connected(Fleet::builder().start([config.build().unwrap()])).await;
         let mut reader = fleet.catalog_reader();
         assert!(reader.load().tool("partner__extra").is_none());
@@ -330,17 +329,6 @@ fn configured(partner: &Partner) -> ServerBuilder<StdioTarget> {
         ServerConfig::stdio("partner", command).args(partner.args.iter().map(String::as_str)),
         partner,
     )
-}
-
-/// The partner behind a filter that keeps the modern era's first question from it: what is never asked in the modern
-/// way speaks in the old one.
-fn of_the_legacy_era(partner: &Partner) -> ServerBuilder<StdioTarget> {
-    let filter = r#"sed -u '/"server.discover"/d' | "$0" "$@""#;
-    let command = partner.command.display().to_string();
-    let args = ["-c", filter, &command]
-        .into_iter()
-        .chain(partner.args.iter().map(String::as_str));
-    with_environment(ServerConfig::stdio("partner", "sh").args(args), partner)
 }
 
 fn with_environment(config: ServerBuilder<StdioTarget>, partner: &Partner) -> ServerBuilder<StdioTarget> {

@@ -56,7 +56,7 @@ async fn the_program_that_is_killed() {
         server.wait_connected(LONG).await.unwrap();
     }
     stage.cast(2).await;
-    let asked = |ledger: &Ledger| ledger.count("discover") >= victims().len();
+    let asked = |ledger: &Ledger| ledger.count("initialize 2025-11-25") >= victims().len();
     assert!(stage.ledger.wait_for_async(asked, LONG).await);
     fs::write(ready, "ready\n").unwrap();
     tokio::time::sleep(10 * LONG).await;
@@ -78,7 +78,7 @@ fn victims() -> [(&'static str, FaultyServer); 4] {
         ("stubborn", stubborn()),
         ("fled", stubborn().on(Step::Start, Fault::Spawn(fled))),
         ("clinging", stubborn().on(Step::Start, Fault::Spawn(clinging))),
-        ("starting", stubborn().on(Step::Discover, Fault::StopReading)),
+        ("starting", stubborn().on(Step::Initialize, Fault::StopReading)),
     ]
 }
 

@@ -375,7 +375,7 @@ impl OwnTasks {
 }
 
 /// The id of a task of this server, where there are several servers.
-pub(super) fn at_server(server: &str, id: &str) -> String {
+pub(in crate::router) fn at_server(server: &str, id: &str) -> String {
     let server = server.replace('%', "%25").replace('/', "%2F");
     format!("{server}/{id}")
 }
