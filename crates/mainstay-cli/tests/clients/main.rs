@@ -7,6 +7,7 @@
 mod child;
 mod client;
 mod inspector;
+mod lossless;
 mod matrix;
 mod script;
 mod server;

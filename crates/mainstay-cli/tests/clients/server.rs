@@ -1,6 +1,7 @@
 //! The servers behind the gateway, and what can be done with each.
 
 use std::fmt;
+use std::path::Path;
 
 use mainstay_partner::{Partner, Partners};
 use serde_json::{Value, json};
@@ -53,6 +54,18 @@ pub(crate) struct Server {
     pub(crate) command: String,
     pub(crate) args: Vec<String>,
     pub(crate) steps: Vec<Step>,
+}
+
+impl Server {
+    /// One that a Python runs.
+    pub(crate) fn of_script(name: &'static str, python: &Path, script: &Path) -> Self {
+        Self {
+            name,
+            command: python.display().to_string(),
+            args: vec![script.display().to_string()],
+            steps: Vec::new(),
+        }
+    }
 }
 
 /// One thing to do, as the clients are told it, and how it is known to have worked.

@@ -109,6 +109,13 @@ impl Home {
         ]
     }
 
+    /// The same as an object.
+    pub(crate) fn variables(&self) -> Value {
+        let variables = self.environment();
+        let variables = variables.map(|(name, value)| (name.to_owned(), json!(value)));
+        Value::Object(variables.into_iter().collect())
+    }
+
     pub(crate) fn assert_nothing_is_left(&self) {
         let stopped = self
             .command(MAINSTAY)
@@ -139,8 +146,13 @@ pub(crate) struct Serving {
 impl Serving {
     /// Starts it with these servers, on a port of its own choice.
     pub(crate) fn start(home: &Home, servers: &[Server]) -> Self {
+        Self::start_with(home, servers, &json!({}))
+    }
+
+    /// The same, with these variables for the servers.
+    pub(crate) fn start_with(home: &Home, servers: &[Server], env: &Value) -> Self {
         let entry = |server: &Server| {
-            let entry = json!({ "command": server.command, "args": server.args });
+            let entry = json!({ "command": server.command, "args": server.args, "env": env });
             (server.name.to_owned(), entry)
         };
         let configured: Map<_, _> = servers.iter().map(entry).collect();
@@ -168,14 +180,15 @@ impl Serving {
                 break url.to_owned();
             }
         };
-        let environment = home
-            .environment()
-            .map(|(name, value)| (name.to_owned(), json!(value)));
         Self {
             process,
             url,
-            environment: Value::Object(environment.into_iter().collect()),
+            environment: home.variables(),
         }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     /// Tells it to end, and waits until it has.

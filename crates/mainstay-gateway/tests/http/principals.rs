@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use mainstay::{Fleet, ServerConfig};
+use mainstay::config::{HttpTarget, ServerBuilder};
+use mainstay::{Era, Fleet, ServerConfig};
 use mainstay_gateway::{Gateway, HttpDoor};
 use mainstay_testkit::memory::MemoryServer;
 use mainstay_testkit::{Fault, Rule, Script, Speaks, Step};
@@ -328,7 +329,11 @@ async fn a_request_state_is_good_for_its_client_address_method_and_parameters_al
 /// A gateway whose only server, `inner`, is at this address of another one.
 async fn before(inner: &World, path: &str) -> World {
     let url = format!("http://{}{path}", inner.address);
-    let config = ServerConfig::http("inner", url).build().unwrap();
+    in_front_of(ServerConfig::http("inner", url)).await
+}
+
+async fn in_front_of(inner: ServerBuilder<HttpTarget>) -> World {
+    let config = inner.build().unwrap();
     let gateway = Gateway::start(Fleet::builder(), [config]);
     let handle = gateway.fleet().server("inner").unwrap();
     handle.wait_connected(LONG).await.expect("connected");
@@ -369,7 +374,9 @@ async fn a_question_passes_through_two_gateways_in_both_eras() {
 #[tokio::test]
 async fn tasks_pass_through_two_gateways_and_stay_their_client_s() {
     let inner = World::with(HttpDoor::new(), working(Speaks::Modern)).await;
-    let outer = before(&inner, "/mcp").await;
+    // Tasks pass between two sides of one era.
+    let url = format!("http://{}/mcp", inner.address);
+    let outer = in_front_of(ServerConfig::http("inner", url).era(Era::Modern)).await;
     let call = json!({ "name": "one__echo", "arguments": {} });
     let begun = outer
         .send(modern("/mcp/inner", 1, "tools/call", call))

@@ -92,7 +92,7 @@ async fn a_list_of_an_extension_joins_what_the_servers_have_and_names_lead_back_
         .ask("skills/get", json!({ "name": "b__swim", "x": 1.0 }))
         .await;
     let asked = b.side(1).await.last_params("skills/get").unwrap();
-    assert_eq!(asked, json!({ "name": "swim", "x": 1.0 }));
+    assert_eq!((&asked["name"], &asked["x"]), (&json!("swim"), &json!(1.0)));
     assert_eq!(a.side(1).await.count("skills/get"), 0);
     assert_eq!(c.side(1).await.count(LIST), 0, "it declares no skills");
 

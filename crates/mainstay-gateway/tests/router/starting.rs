@@ -17,6 +17,9 @@ use crate::{one, speaking};
 
 const NOTHING: Duration = Duration::ZERO;
 
+/// After so long many hosts give up.
+const HOST_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// A gateway in front of these servers, of which nothing is known yet.
 fn fresh(builder: FleetBuilder, servers: &[(&str, &Arc<Memory>)]) -> Gateway {
     let configs = servers
@@ -183,10 +186,9 @@ async fn a_server_that_answers_in_no_way_is_reported_before_hosts_give_up() {
     let mut client = Client::connect(&gateway, one("a"));
     let began = Instant::now();
     let answer = client.ask("initialize", initialize()).await;
-    // 10 s until it is asked in the old way, and 30 s for that.
-    assert_eq!(began.elapsed().as_secs(), 40);
+    assert!(began.elapsed() < HOST_TIMEOUT, "{:?}", began.elapsed());
     let message = answer["error"]["message"].as_str().unwrap_or_default();
-    assert!(message.contains("no answer to initialize"), "{message}");
+    assert!(message.contains("did not answer initialize"), "{message}");
     client.leave().await;
 }
 

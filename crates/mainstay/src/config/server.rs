@@ -16,8 +16,8 @@ use crate::transport::Connector;
 use crate::transport::http::Credentials;
 
 /// How long a server may be idle while it starts. What it writes to stderr, and the work of its processes, are signs of
-/// life.
-const DEFAULT_STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
+/// life. Hosts give up after 60 s; they get the reason before.
+const DEFAULT_STARTUP_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// How long a package runner may take to install and start a server, as long as it gives signs of life: enough for a
 /// large package on a slow line.
