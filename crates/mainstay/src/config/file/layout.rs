@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::host::{self, Host};
 use super::report::ProblemReport;
+use super::source::SourceInput;
 use super::syntax::{Mapping, Node, Syntax, Value};
 use crate::config::nearest::nearest;
 use crate::config::problem::{ProblemText, dotted, quoted};
@@ -316,6 +317,7 @@ pub(super) struct Inputs<'a>(Vec<DeclaredInput<'a>>);
 struct DeclaredInput<'a> {
     id: &'a str,
     default: Option<&'a str>,
+    is_password: bool,
 }
 
 impl<'a> Inputs<'a> {
@@ -323,9 +325,11 @@ impl<'a> Inputs<'a> {
     pub(super) fn of(node: Option<&'a Node<'a>>) -> Self {
         let inputs = node.and_then(Node::as_array).unwrap_or_default();
         let inputs = inputs.iter().filter_map(Node::as_object).filter_map(|input| {
+            let password = input.get("password").map(|node| &node.value);
             Some(DeclaredInput {
                 id: input.text("id")?,
                 default: input.text("default"),
+                is_password: matches!(password, Some(Value::Flag(true))),
             })
         });
         Self(inputs.collect())
@@ -334,6 +338,16 @@ impl<'a> Inputs<'a> {
     /// Whether an input of this name is declared.
     pub(super) fn declares(&self, id: &str) -> bool {
         self.0.iter().any(|input| input.id == id)
+    }
+
+    /// The inputs for a program that writes the file's servers elsewhere.
+    pub(super) fn to_sources(&self) -> Vec<SourceInput> {
+        let inputs = self.0.iter().map(|input| SourceInput {
+            id: input.id.to_owned(),
+            variable: input_variable(input.id),
+            default: input.default.filter(|_| !input.is_password).map(str::to_owned),
+        });
+        inputs.collect()
     }
 
     /// The default of an input.
