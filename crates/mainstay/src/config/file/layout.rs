@@ -12,6 +12,9 @@ use crate::config::problem::{ProblemText, dotted, quoted};
 /// The keys that hold servers: most programs write the first, VS Code the second, Codex the third.
 pub(super) const GROUPS: [&str; 3] = ["mcpServers", "servers", "mcp_servers"];
 
+/// Keys of Zed, VS Code and opencode that hold servers, too.
+const OTHER_GROUPS: [&str; 2] = ["context_servers", "mcp"];
+
 /// Where the servers of a file are.
 pub(super) struct Layout<'a> {
     pub(super) host: Host,
@@ -61,6 +64,7 @@ impl<'a> Layout<'a> {
             hidden: Vec::new(),
             granted: None,
         };
+        warn_of_repeated_groups(root, "", report);
         if let Some(node) = root.get("context_servers") {
             layout.host = Host::Zed;
             layout.add(vec!["context_servers"], node);
@@ -169,6 +173,7 @@ impl<'a> Layout<'a> {
                 continue;
             }
             let shown = dotted("projects", &project.name);
+            warn_of_repeated_groups(settings, &shown, report);
             if let Some(servers) = servers {
                 self.groups.push(Group {
                     shown: format!("{shown}.mcpServers"),
@@ -224,6 +229,28 @@ impl<'a> Layout<'a> {
         } else {
             format!("{} names it", switch.shown)
         })
+    }
+}
+
+/// Says where a key with servers is written twice. Other programs use one of the two, or neither.
+fn warn_of_repeated_groups(parent: &Mapping<'_>, shown: &str, report: &ProblemReport<'_>) {
+    let holds_servers = |key: &str| is_group(key) || OTHER_GROUPS.contains(&key);
+    for (n, property) in parent.properties.iter().enumerate() {
+        let key = &*property.name;
+        let first = parent.properties[..n].iter().find(|earlier| earlier.name == key);
+        let Some(first) = first.filter(|_| holds_servers(key)) else {
+            continue;
+        };
+        let used = match shown.is_empty() && is_group(key) {
+            true => "the servers of all are used here, and other programs use those of one",
+            false => "only the first is used",
+        };
+        let (first, second) = (report.line(first.name_at), report.line(property.name_at));
+        let problem = ProblemText::new(
+            format!("this is written twice, on lines {first} and {second}: {used}"),
+            format!("put all servers into one {}", quoted(key)),
+        );
+        report.warning(&dotted(shown, key), property.name_at, problem);
     }
 }
 

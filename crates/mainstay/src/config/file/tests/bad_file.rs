@@ -57,6 +57,42 @@ fn a_name_written_twice_is_refused_and_both_lines_are_named() {
 }
 
 #[test]
+fn servers_that_are_written_in_two_places_are_warned_of_with_both_lines() {
+    let configuration = read(
+        r#"{
+  "mcpServers": { "a": { "command": "1" } },
+  "mcpServers": { "b": { "command": "1" } }
+}"#,
+    );
+    let names: Vec<_> = configuration.servers.iter().map(|server| server.name()).collect();
+    assert_eq!(names, ["a", "b"]);
+    let both = "the servers of all are used here, and other programs use those of one";
+    assert_said(
+        &configuration,
+        &[&format!(
+            "3:3: mcpServers: this is written twice, on lines 2 and 3: {both}; put all servers into one \"mcpServers\""
+        )],
+    );
+    let zed = read("{\"context_servers\": {},\n\"context_servers\": {}}");
+    assert_said(
+        &zed,
+        &[
+            "2:1: context_servers: this is written twice, on lines 1 and 2: only the first is used; put all servers into one \"context_servers\"",
+        ],
+    );
+    for text in [
+        "[mcp_servers.a]\ncommand = \"1\"\n[mcp_servers.a]\ncommand = \"2\"\n",
+        "mcpServers:\n  a: {command: x}\nmcpServers:\n  b: {command: x}\n",
+    ] {
+        let said = match parse(text) {
+            Ok(configuration) => rendered(&configuration).join("\n"),
+            Err(error) => error.to_string(),
+        };
+        assert!(said.contains("3"), "the second line: {said}");
+    }
+}
+
+#[test]
 fn a_name_that_cannot_be_used_says_why() {
     let long = "x".repeat(65);
     let holds = "the name of a server holds";
