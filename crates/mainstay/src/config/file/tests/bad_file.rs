@@ -112,7 +112,17 @@ fn a_name_that_cannot_be_used_says_why() {
         (
             r"a\nb",
             r#""a\nb""#,
-            format!("{holds} a control character; use visible characters"),
+            format!("{holds} a character that is not seen (U+000A); remove it"),
+        ),
+        (
+            "a\u{202e}b",
+            r#""a\u{202e}b""#,
+            format!("{holds} a character that is not seen (U+202E); remove it"),
+        ),
+        (
+            "pay\u{200b}pal",
+            r#""pay\u{200b}pal""#,
+            format!("{holds} a character that is not seen (U+200B); remove it"),
         ),
         (
             " a",
@@ -129,7 +139,7 @@ fn a_name_that_cannot_be_used_says_why() {
         assert_said(&configuration, &[&format!("1:17: mcpServers.{shown}: {why}")]);
         assert_eq!(configuration.servers, []);
     }
-    let good = read(r#"{"mcpServers": {"My server_1.x-y é": {"command": "x"}}}"#);
+    let good = read(r#"{"mcpServers": {"My server_1.x-y é ❤️": {"command": "x"}}}"#);
     assert_eq!(rendered(&good), Vec::<String>::new());
 }
 
