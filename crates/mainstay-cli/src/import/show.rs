@@ -93,7 +93,7 @@ pub(super) fn plan(path: &Path, exists: bool, plan: &ImportPlan, screen: &Screen
             vec![
                 Cell::new(ink, sign),
                 Cell::new(ink, plain(&server.name)),
-                Cell::new(Ink::None, command(&server.config, None)),
+                Cell::new(Ink::None, command(&server.config, server.written("command"))),
                 Cell::new(Ink::Dim, origin(server, plan)),
             ]
         })
@@ -124,6 +124,13 @@ fn origin(server: &PlannedServer, plan: &ImportPlan) -> Text {
             Some(other) => origin.push(text!("; differs from {}", plain(&other.name))),
             None => origin.push("; the name is taken by another server"),
         }
+    }
+    let is_relative = |command: &str| command.starts_with("./") || command.starts_with("../");
+    if let (true, Some(cwd)) = (
+        server.written("command").is_some_and(is_relative),
+        server.written("cwd"),
+    ) {
+        origin.push(text!("; in {}", plain(cwd)));
     }
     if server.entry.is_some() && !server.is_enabled {
         origin.push("; disabled");

@@ -380,6 +380,17 @@ fn a_run_without_yes_shows_no_change_that_would_be_refused_and_what_stays_after_
             "here": {"command": "./bin/here", "cwd": "sub"},
             "off": {"command": "off", "disabled": true, "env": {"TOKEN": "value"}}}}"#,
     );
+    sandbox.write(
+        "work/.mcp.json",
+        r#"{"mcpServers": {"tool": {"command": "./tool"}}}"#,
+    );
+    let ran = sandbox.run(&["import", "--project", "--from", "claude-code"]);
+    let place = ran
+        .stdout
+        .lines()
+        .find(|line| line.starts_with("+  tool  ./tool  "));
+    let place = place.unwrap_or_else(|| panic!("{}", ran.stdout));
+    assert!(place.contains("from Claude Code; in /"), "{place}");
     let hint = "gets only the variables HOME, LOGNAME, PATH, SHELL, TERM and USER";
     let ran = sandbox.run(&["import", "--rewrite"]);
     ran.exits(0)

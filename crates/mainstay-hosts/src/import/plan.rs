@@ -46,6 +46,19 @@ pub struct PlannedServer {
     pub entry: Option<ConfigValue>,
 }
 
+impl PlannedServer {
+    /// The text of a key of its new entry.
+    pub fn written(&self, key: &str) -> Option<&str> {
+        let Some(ConfigValue::Table(keys)) = &self.entry else {
+            return None;
+        };
+        keys.iter().find_map(|(name, value)| match value {
+            ConfigValue::Text(text) if name == key => Some(text.as_str()),
+            _ => None,
+        })
+    }
+}
+
 impl ImportPlan {
     /// Plans an import of these files into this configuration.
     pub fn of(files: &[HostFile], into: &EditableText, home: &Path) -> Result<Self, ConfigError> {
