@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{assert_said, lookup, parse, read, rendered};
-use crate::config::{ConfigError, Configuration, Severity};
+use crate::config::{ConfigError, Configuration, ServerConfig, Severity};
 
 #[test]
 fn a_bad_server_costs_no_other_one() {
@@ -64,7 +64,7 @@ fn servers_that_are_written_in_two_places_are_warned_of_with_both_lines() {
   "mcpServers": { "b": { "command": "1" } }
 }"#,
     );
-    let names: Vec<_> = configuration.servers.iter().map(|server| server.name()).collect();
+    let names: Vec<_> = configuration.servers.iter().map(ServerConfig::name).collect();
     assert_eq!(names, ["a", "b"]);
     let both = "the servers of all are used here, and other programs use those of one";
     assert_said(
