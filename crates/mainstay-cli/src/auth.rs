@@ -223,7 +223,7 @@ fn said(status: &AuthStatus) -> Text {
             {
                 said.push(text!(", the token expires in {}", span(left)));
             }
-            if record.refresh_token.is_some() {
+            if record.refresh_token.is_some() && state == AuthState::LoggedIn {
                 said.push(", renewed by itself");
             }
             if let Some(reason) = login.login.ended.as_ref().or(login.login.last_error.as_ref()) {

@@ -268,7 +268,10 @@ impl Setup {
             Source::Address => {}
             Source::Demo { user_path } => {
                 let place = match user_path {
-                    Some(path) => text!("write {}, or name a file with --config", shown(path)),
+                    Some(path) => text!(
+                        "take over those of your hosts with `mainstay import`, write {}, or name a file with --config",
+                        shown(path)
+                    ),
                     None => "name a file with --config".into(),
                 };
                 screen.note(text!("no configuration found: {}", instead));

@@ -223,7 +223,7 @@ fn a_person_sees_and_commands_the_servers() {
     let served = Served::at(&socket);
     let mut top = Top::start(&socket, &[]);
     let shown = top.wait("the server", |screen| screen.contains("> demo   connected"));
-    assert!(shown.contains("1 server, 1 up"), "{shown}");
+    assert!(shown.contains("1 of 1 server up"), "{shown}");
     top.wait("its memory", |screen| screen.contains(" MB"));
     top.press("d");
     top.wait("the disabled server", |screen| {
@@ -269,7 +269,7 @@ fn a_daemon_that_goes_away_and_comes_back_is_followed_and_a_resize_is_drawn() {
     let shown = top.wait("that it is gone", |screen| screen.contains("no daemon answers"));
     assert!(shown.contains("demo"), "what was known stays: {shown}");
     let _served = Served::at(&socket);
-    top.wait("the server again", |screen| screen.contains("1 server, 1 up"));
+    top.wait("the server again", |screen| screen.contains("1 of 1 server up"));
     top.resize(8, 40);
     top.wait("the narrow list", |screen| {
         screen.contains("> demo   connected") && !screen.contains("MEMORY")

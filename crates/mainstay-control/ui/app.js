@@ -2,7 +2,7 @@
 
 import { setAttribute, setText, soon } from "./dom.js";
 import { plain, plural } from "./format.js";
-import { health } from "./states.js";
+import { counted } from "./states.js";
 import { logIn, request, Store } from "./store.js";
 import { ServersView } from "./servers.js";
 import { ServerView } from "./server.js";
@@ -77,14 +77,10 @@ function drawFrame() {
   document.body.classList.toggle("away", store.link !== "live");
   const { program } = store;
   if (program) {
-    let [up, down] = [0, 0];
-    for (const server of store.servers.values()) {
-      if (server.state === "connected") up += 1;
-      // Not one that is disabled, or stopped because nothing uses it.
-      else if (health(server) !== "off") down += 1;
-    }
+    const { up, wanted } = counted(store.servers.values());
+    const down = wanted - up;
     setText(document.getElementById("program"),
-      `${program.role} ${program.version} · ${up} of ${plural(store.servers.size, "server")} connected · ${plural(store.sessions.length, "session")}`);
+      `${program.role} ${program.version} · ${up} of ${plural(wanted, "server")} up · ${plural(store.sessions.length, "session")}`);
     const title = down === 0 ? "Mainstay" : `(${down} down) Mainstay`;
     if (document.title !== title) document.title = title;
   }

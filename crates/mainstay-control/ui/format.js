@@ -4,12 +4,15 @@ const MAX_TEXT = 2000;
 /** A figure and its unit stay on one line. */
 const FIXED_SPACE = "\u00a0";
 
-/** Text from elsewhere, made visible: control characters and marks that change the direction of text become signs. */
+/** Control characters, marks that change the direction of text, and characters that are not seen: those that `PlainText` removes. */
+const HIDDEN = new RegExp("[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b-\\u200f"
+  + "\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufeff\\uffa0\\ufff0-\\ufffb\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}]", "gu");
+
+/** Text from elsewhere, made visible: each character that is not seen becomes a sign. */
 export function plain(text, most = MAX_TEXT) {
   const whole = String(text ?? "");
   const shown = whole.length > most ? `${whole.slice(0, most)}… (${whole.length} characters)` : whole;
-  return shown.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (sign) =>
-    sign < " " ? String.fromCharCode(0x2400 + sign.charCodeAt(0)) : "\ufffd");
+  return shown.replace(HIDDEN, (sign) => (sign < " " ? String.fromCharCode(0x2400 + sign.charCodeAt(0)) : "\ufffd"));
 }
 
 /** `3 s`, `12 min`, `5 h`, `3 d`. */

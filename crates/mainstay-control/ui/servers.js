@@ -2,15 +2,13 @@
 
 import { element, setAttribute, setChildren, setText } from "./dom.js";
 import { age, bytes, duration, latency, plain, plural, rate, words } from "./format.js";
-import { health } from "./states.js";
+import { footing, health } from "./states.js";
 import { serverPath } from "./store.js";
 import { Strip } from "./strip.js";
 
 /** Rows that are drawn at once when they are made, about a screen. The others are drawn when they come onto the screen. */
 const FIRST = 30;
 const NAMES = new Intl.Collator();
-
-const ORDER = { down: 0, busy: 1, up: 2, off: 3 };
 
 export class ServersView {
   #rows = new Map();
@@ -80,7 +78,7 @@ export class ServersView {
     const wanted = this.#filter.value.trim().toLowerCase();
     const servers = [...store.servers.values()]
       .filter((server) => !wanted || server.name.toLowerCase().includes(wanted) || server.state.includes(wanted))
-      .sort((one, other) => ORDER[health(one)] - ORDER[health(other)] || NAMES.compare(one.name, other.name));
+      .sort((one, other) => footing(one) - footing(other) || NAMES.compare(one.name, other.name));
     for (const [name, row] of this.#rows) {
       if (store.servers.has(name)) continue;
       this.#observer.unobserve(row.root);
@@ -211,7 +209,7 @@ export function why(server, now) {
   if (server.state === "connected" || server.state === "disabled") return "";
   const parts = [];
   if (server.start) parts.push(server.start.program ? `${server.start.stage}: ${plain(server.start.program, 40)}, ${duration(now - server.start.since_ms)}` : server.start.stage);
-  if (server.attempt > 0) parts.push(`attempt ${server.attempt} of ${server.budget}`);
+  if (server.attempt > 0) parts.push(server.attempt > server.budget ? `attempt ${server.attempt}` : `attempt ${server.attempt} of ${server.budget}`);
   if (server.next_retry_ms) parts.push(server.next_retry_ms > now ? `next in ${duration(server.next_retry_ms - now)}` : "next now");
   if (server.last_failure) parts.push(plain(server.last_failure.message, 160));
   return parts.join(" · ");

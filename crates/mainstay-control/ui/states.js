@@ -21,6 +21,19 @@ export function healthOf(state, reason) {
   }
 }
 
+/** How a server stands, the worst first: 0 down, 1 on the way, 2 up or started by the next call, 3 disabled. `api::Footing` decides the same. */
+export function footing(server) {
+  if (server.state === "disabled" || server.state === "disabling") return server.desired === "disabled" ? 3 : 1;
+  if (server.state === "disconnected" && server.reason === "idle") return 2;
+  return { up: 2, busy: 1 }[health(server)] ?? 0;
+}
+
+/** How many servers are up, of those that are not disabled. */
+export function counted(servers) {
+  const wanted = [...servers].map(footing).filter((standing) => standing < 3);
+  return { up: wanted.filter((standing) => standing === 2).length, wanted: wanted.length };
+}
+
 /** The transitions that the diagram draws. */
 export const EDGES = [
   ["disabled", "connecting"], ["connecting", "connected"], ["connecting", "disconnected"],

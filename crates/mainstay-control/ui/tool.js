@@ -72,7 +72,10 @@ export class ToolCard {
 function said(answer) {
   const took = `after ${latency(answer.took_us)}`;
   if (answer.result) return answer.result.isError ? `the tool failed ${took}` : `answered ${took}`;
-  return `failed ${took}: ${plain(answer.error?.message ?? "", 400)} (${answer.error?.may_have_run ? "it may have run" : "it did not run"})`;
+  const message = plain(answer.error?.message ?? "", 400);
+  const { outcome, may_have_run } = answer.error ?? {};
+  const ran = may_have_run ? " (it may have run)" : outcome === "answered" ? "" : " (it did not run)";
+  return `failed ${took}: ${message}${ran}`;
 }
 
 function firstLine(text) {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use mainstay::Configuration;
+use mainstay::config::source::{Mapping, Node};
 use mainstay::config::{ConfigError, Problem, Severity, nearest};
 
 use crate::file::{FileError, FileSnapshot, Keep, create};
@@ -189,6 +190,31 @@ impl ConfigFile {
     /// Whether the file exists.
     pub fn exists(&self) -> bool {
         self.snapshot.is_some()
+    }
+
+    /// Whether the file may be written at all. What else may be wrong is found when it is written.
+    pub fn check_writable(&self) -> Result<(), ServerEditError> {
+        match &self.snapshot {
+            Some(snapshot) => Ok(snapshot.check_writable()?),
+            None => Ok(()),
+        }
+    }
+
+    /// The servers with values of variables or headers that stand in the file itself, so that they may be secrets.
+    pub fn with_values(&self) -> Result<Vec<String>, ServerEditError> {
+        let tree = self.text.tree()?;
+        let groups = tree.groups.iter().filter_map(|group| tree.at(group)?.as_object());
+        let is_value = |node: &Node<'_>| node.as_text().is_some_and(|text| !text.contains("${"));
+        let has_values = |entry: &Mapping<'_>| {
+            let maps = ["env", "headers"].iter().filter_map(|key| entry.object(key));
+            maps.flat_map(|map| &map.properties)
+                .any(|property| is_value(&property.node))
+        };
+        let servers = groups.flat_map(|group| &group.properties);
+        let with_values = servers.filter(|server| server.node.as_object().is_some_and(has_values));
+        Ok(with_values
+            .map(|server| server.name.clone().into_owned())
+            .collect())
     }
 
     /// Writes the text. `changed` is the server that must be valid.

@@ -13,7 +13,7 @@ use tokio::sync::broadcast;
 use crate::PlainText;
 use crate::broadcast_reader::{BroadcastReader, ValueOrLag};
 use crate::lock::Lock;
-use crate::process::ProcessExit;
+use crate::process::{ProcessExit, excerpt, explanation};
 use crate::server::{Reason, Slot};
 use crate::transport::http::{Challenge, HttpFailure};
 
@@ -93,7 +93,7 @@ pub struct Failure {
     pub message: String,
     /// How the process ended, where there was one and it did.
     pub exit: Option<ProcessExit>,
-    /// The last lines that the process wrote to stderr.
+    /// The last lines that the process wrote to stderr. If an earlier line explains the failure, it comes first.
     pub stderr: Vec<String>,
     /// What a login needs, where the server asks for one.
     pub challenge: Option<Challenge>,
@@ -104,23 +104,20 @@ pub struct Failure {
     pub http: Option<Box<HttpFailure>>,
 }
 
-/// Lines of stderr that go with a failure.
-const STDERR_LINES_LIMIT: usize = 10;
 /// How long the message of a failure may be: it may quote what a server sent.
 const MESSAGE_CHARS_LIMIT: usize = 4096;
 
 impl Failure {
-    /// A failure with the last lines that this connection's process wrote.
+    /// A failure with the lines of this connection's process that say most.
     pub(crate) fn new(slot: &Slot, generation: Option<Generation>, message: impl Into<String>) -> Self {
-        let lines = generation.map(|generation| slot.stderr.tail_of(generation.0, STDERR_LINES_LIMIT));
-        let lines = lines.unwrap_or_default().into_iter();
+        let lines = generation.map(|generation| slot.stderr.lines_of(generation.0));
         Self {
             generation,
             message: PlainText::line(&slot.settings.load().redaction().apply(message.into()))
                 .cut(MESSAGE_CHARS_LIMIT)
                 .into_string(),
             exit: None,
-            stderr: lines.map(|line| line.text).collect(),
+            stderr: excerpt(lines.unwrap_or_default()),
             challenge: None,
             searched: None,
             http: None,
@@ -140,10 +137,10 @@ impl Failure {
         }
     }
 
-    /// The line of its stderr that says best why it failed: the last that names an error, else the last with any content. `None` if
-    /// there are only banners, frames and notices.
+    /// The line of its stderr that explains best why it failed: the last that begins with its error or ends a stack trace, else the
+    /// last that names an error, else the last with any content. `None` if there are only banners, frames and notices.
     pub fn decisive_stderr_line(&self) -> Option<&str> {
-        most_specific(&self.stderr)
+        explanation(&self.stderr)
     }
 
     pub(crate) fn with_exit(self, exit: Option<ProcessExit>) -> Self {
@@ -252,158 +249,5 @@ impl EventLog {
     pub(crate) fn subscribe(&self) -> Events {
         let log = self.0.lock();
         Events(BroadcastReader::of(&log.sender))
-    }
-}
-
-/// Words of lines that say what is wrong.
-const ERROR_WORDS: [&str; 21] = [
-    "error",
-    "exception",
-    "fail",
-    "fatal",
-    "panic",
-    "cannot",
-    "can't",
-    "could not",
-    "unable",
-    "not found",
-    "no such",
-    "no module",
-    "not set",
-    "not in this registry",
-    "denied",
-    "refused",
-    "invalid",
-    "missing",
-    "required",
-    "unauthorized",
-    "undefined",
-];
-
-/// What package managers put before each line, whatever it says.
-const PREFIXES: [&str; 3] = ["npm error", "npm ERR!", "npm err!"];
-
-/// Beginnings of lines that say nothing about the server.
-const NOTICES: [&str; 9] = [
-    "npm notice",
-    "npm warn",
-    "npm WARN",
-    "A complete log of this run",
-    "at ",
-    "Node.js v",
-    "Traceback (most recent call last)",
-    "warning:",
-    "(Use `node --trace",
-];
-
-/// What servers say when they come up.
-const BANNERS: [&str; 8] = [
-    "running on stdio",
-    "server running",
-    "server started",
-    "server is running",
-    "starting",
-    "listening",
-    "welcome to",
-    "press ctrl",
-];
-
-/// The last line that names an error; without one, the last with any content. Banners, frames, stack frames and the notices
-/// of package managers have none.
-fn most_specific(lines: &[String]) -> Option<&str> {
-    let candidates = || {
-        lines
-            .iter()
-            .rev()
-            .map(|line| line.trim())
-            .filter(|line| has_content(line))
-    };
-    let error = candidates().find(|line| has_any(without_prefix(line), &ERROR_WORDS));
-    error.or_else(|| candidates().find(|line| !has_any(line, &BANNERS)))
-}
-
-fn has_content(line: &str) -> bool {
-    let text = without_prefix(line);
-    let letters = text.chars().filter(|c| c.is_alphanumeric()).count();
-    let is_framed = text.contains(|c| matches!(c, '\u{2500}'..='\u{259f}'));
-    // A word of two letters and a frame are decoration; so is a line that is mostly signs.
-    letters > 2
-        && !is_framed
-        && letters * 3 >= text.chars().filter(|c| !c.is_whitespace()).count()
-        && !NOTICES.iter().any(|notice| text.starts_with(notice))
-}
-
-fn without_prefix(line: &str) -> &str {
-    let line = line.trim_start();
-    let rest = PREFIXES.iter().find_map(|prefix| line.strip_prefix(prefix));
-    rest.unwrap_or(line).trim_start()
-}
-
-fn has_any(line: &str, words: &[&str]) -> bool {
-    let line = line.to_lowercase();
-    words.iter().any(|word| line.contains(word))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::most_specific;
-
-    fn of(stderr: &str) -> Option<String> {
-        let lines: Vec<String> = stderr.lines().map(str::to_owned).collect();
-        most_specific(&lines).map(str::to_owned)
-    }
-
-    #[test]
-    fn the_line_that_says_what_is_wrong_is_chosen() {
-        for (stderr, chosen) in [
-            (
-                "npm error code E404\n\
-                 npm error 404 Not Found - GET https://registry.example/no-such-server\n\
-                 npm error 404\n\
-                 npm error 404  'no-such-server@*' is not in this registry.\n\
-                 npm error 404\n\
-                 npm error 404 Note that you can also install from a\n\
-                 npm error 404 tarball, folder, http url, or git folder.\n\
-                 npm error A complete log of this run can be found in: /home/u/.npm/_logs/x.log",
-                "npm error 404  'no-such-server@*' is not in this registry.",
-            ),
-            (
-                "node:internal/modules/cjs/loader:1228\n  throw err;\n  ^\n\n\
-                 Error: Cannot find module '/srv/index.js'\n\
-                 \x20   at Module._resolveFilename (node:internal/modules/cjs/loader:1225:15)\n\
-                 \x20 code: 'MODULE_NOT_FOUND',\n  requireStack: []\n}\n\nNode.js v20.20.2",
-                "Error: Cannot find module '/srv/index.js'",
-            ),
-            (
-                "Traceback (most recent call last):\n  File \"x.py\", line 1, in <module>\n\
-                 ModuleNotFoundError: No module named 'mcp'",
-                "ModuleNotFoundError: No module named 'mcp'",
-            ),
-            (
-                "GITHUB_TOKEN is not set\n\
-                 ╭──────────────────────────╮\n│      FastMCP  2.0        │\n╰──────────────────────────╯\n\
-                 ==========================\nStarting MCP server 'x' with transport 'stdio'",
-                "GITHUB_TOKEN is not set",
-            ),
-            (
-                "opened the database\nSecure MCP Server running on stdio",
-                "opened the database",
-            ),
-        ] {
-            assert_eq!(of(stderr).as_deref(), Some(chosen), "{stderr}");
-        }
-    }
-
-    #[test]
-    fn nothing_is_quoted_where_nothing_was_said() {
-        for stderr in [
-            "",
-            "╭───╮\n│ x │\n╰───╯",
-            "-------\n=======\n>>>",
-            "npm notice New major version of npm available! 10.8.2 -> 11.0.0\nnpm warn deprecated x",
-            "Knowledge Graph MCP Server running on stdio",
-        ] {
-            assert_eq!(of(stderr), None, "{stderr}");
-        }
     }
 }

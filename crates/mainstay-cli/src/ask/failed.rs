@@ -42,7 +42,7 @@ impl Asking<'_> {
             self.screen.print(Text::document(&document))?;
             return Ok(exit);
         }
-        self.screen.error(message(error));
+        self.screen.error(message(error, self.is_call));
         if let Some(failure) = failure {
             if matches!(error.kind(), CallErrorKind::Lost { failure: None, .. }) {
                 self.screen.say(text!("  {}", plain(&failure.message)));
@@ -107,8 +107,8 @@ impl Asking<'_> {
     }
 }
 
-/// The error alone: stderr and the outcome have their own lines.
-fn message(error: &CallError) -> Text {
+/// The error alone: stderr and, of a call, the outcome have their own lines.
+fn message(error: &CallError, is_call: bool) -> Text {
     match error.kind() {
         CallErrorKind::NotConnected(now) => {
             let mut said = text!("server {} is {}", plain(&now.server), now.state);
@@ -129,6 +129,7 @@ fn message(error: &CallError) -> Text {
                 plain(why)
             )
         }
+        _other if is_call => Text::lines(&error.reason()),
         _other => Text::lines(&error.to_string()),
     }
 }

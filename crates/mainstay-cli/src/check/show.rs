@@ -4,9 +4,10 @@ use std::time::SystemTime;
 
 use mainstay::gateway::PlainText;
 use mainstay::transport::http::Challenge;
+use mainstay_control::api::ServerCount;
 
 use super::report::{CheckReport, ServerReport};
-use crate::output::{Ink, Paint, Text, count, labelled, plain, prose, span, text, wrapped};
+use crate::output::{Ink, Paint, Text, counted_up, labelled, plain, prose, span, text, wrapped};
 use crate::startup::{Row, Standing, board, doing};
 
 /// How wide the labels are, with the space behind them.
@@ -183,16 +184,17 @@ impl Page {
             .iter()
             .filter(|server| server.standing != Standing::Off)
             .collect();
-        let up = wanted.iter().filter(|server| server.is_up()).count();
-        let all = wanted.len() + report.refused.len();
-        if all == 0 {
+        let counted = ServerCount {
+            up: wanted.iter().filter(|server| server.is_up()).count(),
+            wanted: wanted.len(),
+        };
+        if counted.wanted + report.refused.len() == 0 {
             let none = self.paint.ink(Ink::Yellow, "there are no servers to start");
             return text!("{}\n", none);
         }
-        let ink = if up == all { Ink::Green } else { Ink::Red };
-        let mut text = self
-            .paint
-            .ink(ink, text!("{} of {} up", up, count(all, "server")));
+        let is_well = counted.up == counted.wanted && report.refused.is_empty();
+        let ink = if is_well { Ink::Green } else { Ink::Red };
+        let mut text = self.paint.ink(ink, counted_up(counted));
         let mut list = |what: &'static str, names: Vec<Text>| {
             if !names.is_empty() {
                 text.push(text!("; {}: {}", what, Text::join(names, ", ")));
@@ -208,6 +210,15 @@ impl Page {
         };
         list("down", names_of(Standing::Down));
         list("not up yet", names_of(Standing::Starting));
+        list(
+            "disabled",
+            report
+                .servers
+                .iter()
+                .filter(|server| server.standing == Standing::Off)
+                .map(|server| plain(&server.status.server))
+                .collect(),
+        );
         list(
             "not used",
             report.refused.iter().map(|name| plain(name)).collect(),

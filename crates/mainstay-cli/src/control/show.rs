@@ -3,12 +3,14 @@
 
 use mainstay_bridge::VARIABLES_HINT;
 use mainstay_control::api::{
-    DesiredState, FailureDocument, ProgramStatus, ServerOrigin, ServerStatus, StateName,
+    FailureDocument, Footing, ProgramStatus, ServerCount, ServerOrigin, ServerStatus, StateName,
 };
 
 use super::say::{between, failure, ink, word};
 use crate::login;
-use crate::output::{Cell, Ink, Paint, Text, count, labelled, plain, prose, table, text};
+use crate::output::{
+    Cell, Ink, Paint, Text, count, counted_up, failures, labelled, plain, prose, table_within, text,
+};
 
 /// How wide the labels are, with the space behind them.
 const LABELS: usize = 11;
@@ -16,6 +18,9 @@ const LABELS: usize = 11;
 const INDENT: usize = 2;
 /// Lines of stderr that are shown of a server that is down; `mainstay logs` has more.
 const STDERR_LINES: usize = 5;
+
+/// The columns that stay however narrow the terminal is: the sign, the name and the state.
+const NEEDED_COLUMNS: usize = 3;
 
 /// What is shown.
 pub(super) struct StatusPage<'a> {
@@ -27,41 +32,13 @@ pub(super) struct StatusPage<'a> {
     pub(super) width: usize,
 }
 
-/// How a server stands, for a person.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Footing {
-    /// Calls can use it.
-    Up,
-    /// It is being started, or tried again soon.
-    Coming,
-    /// It is not, and a person may have to act.
-    Down,
-    /// It is disabled.
-    Off,
-}
-
-impl Footing {
-    pub(super) fn of(server: &ServerStatus) -> Self {
-        match server.state {
-            StateName::Connected => Self::Up,
-            StateName::Connecting | StateName::Reconnecting => Self::Coming,
-            StateName::Disabled | StateName::Disabling => match server.desired {
-                DesiredState::Enabled => Self::Coming,
-                DesiredState::Disabled => Self::Off,
-            },
-            // One that rests is started by the next call.
-            StateName::Disconnected if server.up => Self::Up,
-            StateName::Disconnected | StateName::PermanentlyFailed | StateName::Unknown => Self::Down,
-        }
-    }
-
-    fn mark(self) -> (&'static str, Ink) {
-        match self {
-            Self::Up => ("✔", Ink::Green),
-            Self::Coming => ("◐", Ink::Yellow),
-            Self::Down => ("✖", Ink::Red),
-            Self::Off => ("○", Ink::Dim),
-        }
+/// The sign of a server before its name.
+fn mark(footing: Footing) -> (&'static str, Ink) {
+    match footing {
+        Footing::Up => ("✔", Ink::Green),
+        Footing::Coming => ("◐", Ink::Yellow),
+        Footing::Down => ("✖", Ink::Red),
+        Footing::Off => ("○", Ink::Dim),
     }
 }
 
@@ -90,6 +67,7 @@ impl StatusPage<'_> {
         let mut text = self.heading();
         if !self.servers.is_empty() {
             text.push("\n");
+            // The later ones give way first on a narrow terminal.
             let headings = ["", "server", "state", "for", "tools", "calls", "memory"];
             let headings = headings.into_iter().enumerate().map(|(n, heading)| match n {
                 0 => Cell::new(Ink::Dim, " "),
@@ -98,7 +76,7 @@ impl StatusPage<'_> {
             });
             let rows = self.servers.iter().map(|server| self.row(server));
             let rows: Vec<_> = std::iter::once(headings.collect()).chain(rows).collect();
-            for line in table(self.paint, &rows) {
+            for line in table_within(self.paint, self.width, NEEDED_COLUMNS, rows) {
                 text.push_line(line);
             }
         }
@@ -134,7 +112,7 @@ impl StatusPage<'_> {
     }
 
     fn row(&self, server: &ServerStatus) -> Vec<Cell> {
-        let (mark, mark_ink) = Footing::of(server).mark();
+        let (mark, mark_ink) = mark(Footing::of(server));
         let tools = server.catalog.map(|catalog| catalog.tools.to_string());
         let calls = match (server.calls.in_flight, server.calls.waiting) {
             (0, 0) => String::new(),
@@ -257,9 +235,9 @@ impl StatusPage<'_> {
                 .map(|server| server.name.as_str())
                 .collect::<Vec<_>>()
         };
-        let [up, coming, down, off] = [Footing::Up, Footing::Coming, Footing::Down, Footing::Off].map(of);
-        let wanted = up.len() + coming.len() + down.len();
-        if wanted == 0 && off.is_empty() {
+        let [coming, down, off] = [Footing::Coming, Footing::Down, Footing::Off].map(of);
+        let counted = ServerCount::of(self.servers.iter().map(Footing::of));
+        if self.servers.is_empty() {
             return text!("{}\n", self.paint.ink(Ink::Yellow, "there are no servers"));
         }
         let ink = match (down.is_empty(), coming.is_empty()) {
@@ -267,9 +245,7 @@ impl StatusPage<'_> {
             (true, false) => Ink::Yellow,
             (false, _) => Ink::Red,
         };
-        let mut text = self
-            .paint
-            .ink(ink, text!("{} of {} up", up.len(), count(wanted, "server")));
+        let mut text = self.paint.ink(ink, counted_up(counted));
         for (what, servers) in [("down", down), ("not up yet", coming), ("disabled", off)] {
             if !servers.is_empty() {
                 text.push(text!("; {}: {}", what, super::say::names(&servers)));
@@ -368,7 +344,7 @@ fn state(server: &ServerStatus) -> String {
     match (server.attempt, reason(server)) {
         (0, None) => word.to_owned(),
         (0, Some(reason)) => format!("{word} ({reason})"),
-        (failures, _) => format!("{word} ({failures} of {} failures)", server.budget),
+        (attempt, _) => format!("{word} ({})", failures(attempt, server.budget)),
     }
 }
 
@@ -507,6 +483,50 @@ web  is not up yet
 ";
         let shown = shown(&servers);
         assert_eq!(shown, expected, "\n{shown}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_keeps_names_and_states_and_no_line_of_the_table_is_longer() {
+        let mut all = [
+            server(
+                "files",
+                json!({ "process": { "pid": 9, "processes": 2, "resident_bytes": 1, "cpu_ms": 1 } }),
+            ),
+            server(
+                "web",
+                json!({ "state": "reconnecting", "up": false, "attempt": 11 }),
+            ),
+        ];
+        Footing::sort(&mut all);
+        let program = program();
+        let shown = |width: usize| {
+            let page = StatusPage {
+                program: &program,
+                servers: &all,
+                now_ms: NOW,
+                paint: Paint::PLAIN,
+                width,
+            };
+            let text = page.text();
+            let lines: Vec<String> = text.as_str().lines().skip(2).take(3).map(str::to_owned).collect();
+            lines
+        };
+        assert_eq!(
+            shown(80),
+            [
+                "   server  state                       for  tools  calls  memory",
+                "◐  web     reconnecting (11 failures)  3 h     12",
+                "✔  files   connected                   3 h     12          1 MiB",
+            ]
+        );
+        assert_eq!(
+            shown(44),
+            [
+                "   server  state                       for",
+                "◐  web     reconnecting (11 failures)  3 h",
+                "✔  files   connected                   3 h",
+            ]
+        );
     }
 
     #[test]

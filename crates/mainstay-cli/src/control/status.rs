@@ -6,12 +6,12 @@ use std::time::Duration;
 use anyhow::anyhow;
 use mainstay::config::nearest;
 use mainstay_control::ControlClient;
-use mainstay_control::api::{ProgramStatus, ServerStatus};
+use mainstay_control::api::{Footing, ProgramStatus, ServerStatus};
 use tokio::time::{Instant, sleep_until};
 
 use super::events::{FollowedChange, Following};
 use super::say::now_ms;
-use super::show::{Footing, StatusPage};
+use super::show::StatusPage;
 use super::{StatusArgs, failed, with_daemon};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::json::StatusDocument;
@@ -79,9 +79,11 @@ impl Seen {
     }
 
     fn text(&self, screen: &Screen) -> Text {
+        let mut servers = self.servers.clone();
+        Footing::sort(&mut servers);
         let page = StatusPage {
             program: &self.program,
-            servers: &self.servers,
+            servers: &servers,
             now_ms: now_ms(),
             paint: screen.out,
             width: screen.width,

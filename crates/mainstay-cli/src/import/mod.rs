@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use mainstay_bridge::inherited_variables;
+use mainstay_bridge::{VARIABLES_HINT, inherited_variables};
 use mainstay_hosts::file::Keep;
 use mainstay_hosts::host::{HostProgram, UserFolders, places};
 use mainstay_hosts::import::{HostFile, ImportPlan, Rewritten};
@@ -37,7 +37,8 @@ Examples:
   mainstay import --rewrite --yes
   mainstay import --restore --yes")]
 pub(crate) struct ImportArgs {
-    /// Only these hosts: claude-desktop, claude-code, cursor, vscode, codex, zed, windsurf, gemini, goose
+    /// Only these hosts: claude-desktop, claude-code, cursor, vscode, vscode-insiders, vscodium, cline, codex, zed, windsurf, gemini,
+    /// goose, opencode
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     pub(crate) from: Vec<HostProgram>,
     /// The files of the project in the working directory, too, such as `.mcp.json`
@@ -67,7 +68,7 @@ pub(crate) fn run(arguments: &ImportArgs, common: &Common, screen: &Screen) -> D
         return Ok(Exit::Success);
     }
     let done = if arguments.restore {
-        restore::run(&files, arguments.yes, screen)?
+        restore::run(&files, arguments.yes, common, screen)?
     } else {
         import(&files, arguments, common, &machine, screen)?
     };
@@ -170,6 +171,9 @@ fn import(
         screen.print(show::host(file, &plan, screen))?;
     }
     screen.print(show::plan(&path, config.exists(), &plan, screen))?;
+    if !plan.is_empty() {
+        config.check_writable().map_err(CommandFailure::failed)?;
+    }
     let mut done = ImportDone {
         is_due: !plan.is_empty(),
         is_failed: false,
@@ -180,9 +184,22 @@ fn import(
         true => files.iter().map(|file| (file, file.rewritten(cwd))).collect(),
         false => Vec::new(),
     };
+    let mut to_write = Vec::new();
     for (file, rewritten) in &rewritten {
-        done.is_due |= !rewritten.changed.is_empty();
+        let is_due = !rewritten.changed.is_empty();
+        if is_due && let Err(error) = file.snapshot().check_writable() {
+            done.is_failed = true;
+            screen.error(plain(&format!("{:#}", anyhow!(error))));
+            continue;
+        }
         screen.print(show::rewriting(file, rewritten, &machine.program, cwd, screen))?;
+        if is_due {
+            done.is_due = true;
+            to_write.push((file, rewritten));
+        }
+    }
+    if !to_write.is_empty() {
+        screen.note(VARIABLES_HINT);
     }
     plan.apply(&mut config.text).map_err(CommandFailure::failed)?;
     let problems = plan
@@ -194,14 +211,18 @@ fn import(
             let written = config.write(None, None).map_err(CommandFailure::failed)?;
             show::written(&written.file, written.previous.as_deref(), screen);
         }
-        for (file, rewritten) in &rewritten {
-            if !rewritten.changed.is_empty() {
-                done.is_failed |= !write(file, &rewritten.text, Keep::Backup, screen);
-            }
+        for (file, rewritten) in to_write {
+            done.is_failed |= !write(file, &rewritten.text, Keep::Backup, screen);
         }
     }
-    for problem in problems {
-        screen.warning(plain(&problem.to_string()));
+    for mut problem in problems {
+        if !arguments.yes {
+            // The lines are those of a text that is in no file yet.
+            (problem.file, problem.position) = (None, None);
+            screen.warning(text!("in what would be written: {}", plain(&problem.to_string())));
+        } else {
+            screen.warning(plain(&problem.to_string()));
+        }
     }
     let only_here: Vec<_> = only_here.iter().map(String::as_str).collect();
     warn_of_inherited(&only_here, screen);

@@ -1,15 +1,24 @@
 //! Turns the entries of hosts back to what they were before they were pointed at `mainstay connect`.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use mainstay_hosts::file::{Keep, backups_of};
 use mainstay_hosts::import::HostFile;
+use mainstay_hosts::servers::ConfigFile;
 
 use super::{ImportDone, show, shown, write};
+use crate::args::Common;
 use crate::exit::CommandFailure;
-use crate::output::{Screen, text};
+use crate::load;
+use crate::output::{Screen, plain, text};
 
-pub(super) fn run(files: &[HostFile], yes: bool, screen: &Screen) -> Result<ImportDone, CommandFailure> {
+pub(super) fn run(
+    files: &[HostFile],
+    yes: bool,
+    common: &Common,
+    screen: &Screen,
+) -> Result<ImportDone, CommandFailure> {
     let mut done = ImportDone::default();
     for file in files {
         let copies = backups_of(&file.place.path);
@@ -46,8 +55,36 @@ pub(super) fn run(files: &[HostFile], yes: bool, screen: &Screen) -> Result<Impo
             screen.note(text!("kept: {}", shown(&copy)));
         }
     }
-    if !done.is_due {
+    if done.is_due {
+        say_what_stays(common, screen);
+    } else {
         screen.note("no host's entry points at mainstay connect");
     }
     Ok(done)
+}
+
+/// Says that Mainstay's configuration keeps its servers, and which of them hold values that may be secrets.
+fn say_what_stays(common: &Common, screen: &Screen) {
+    // A configuration that cannot be read is the trouble of the commands that use it.
+    let Ok(path) = load::user_file(common) else { return };
+    let Ok(config) = ConfigFile::open(&path) else {
+        return;
+    };
+    let names = config.with_values().unwrap_or_default();
+    if names.is_empty() {
+        return;
+    }
+    screen.note(text!(
+        "{} still has the values of `env` and headers of {}, which may be secrets; `mainstay remove NAME` removes a server, and the \
+         version before that stays in {}",
+        shown(&path),
+        plain(&names.join(", ")),
+        shown(&previous_of(&path))
+    ));
+}
+
+fn previous_of(path: &Path) -> PathBuf {
+    let mut previous = path.as_os_str().to_owned();
+    previous.push(".previous");
+    PathBuf::from(previous)
 }

@@ -27,7 +27,10 @@ pub(super) fn host(file: &HostFile, plan: &ImportPlan, screen: &Screen) -> Text 
                         (EntryOwner::Bridge, Ok(_)) => "through mainstay connect".into(),
                         (EntryOwner::Host | EntryOwner::Mainstay, Ok(_)) => left(file, server, plan),
                     };
-                    (command(config), remark)
+                    let disabled = if config.enabled() { "" } else { "disabled" };
+                    let parts = [disabled.into(), remark].into_iter();
+                    let remark = Text::join(parts.filter(|part| !part.is_empty()), "; ");
+                    (command(config, server.command.as_deref()), remark)
                 }
                 Readable::PartOfHost => (Text::default(), "a part of the host itself".into()),
                 Readable::Unusable(reason) => (Text::default(), text!("not taken over: {}", plain(reason))),
@@ -53,9 +56,8 @@ fn heading(file: &HostFile, screen: &Screen) -> Text {
 }
 
 fn left(file: &HostFile, server: &HostServer, plan: &ImportPlan) -> Text {
-    let of_server = |(host, name, _): &&(_, String, String)| *host == file.place.host && *name == server.name;
-    match plan.left.iter().find(of_server) {
-        Some((_, _, reason)) => text!("not taken over: {}", plain(reason)),
+    match plan.reason_left(file, server) {
+        Some(reason) => text!("not taken over: {}", plain(reason)),
         None => Text::default(),
     }
 }
@@ -91,7 +93,7 @@ pub(super) fn plan(path: &Path, exists: bool, plan: &ImportPlan, screen: &Screen
             vec![
                 Cell::new(ink, sign),
                 Cell::new(ink, plain(&server.name)),
-                Cell::new(Ink::None, command(&server.config)),
+                Cell::new(Ink::None, command(&server.config, server.written("command"))),
                 Cell::new(Ink::Dim, origin(server, plan)),
             ]
         })
@@ -122,6 +124,16 @@ fn origin(server: &PlannedServer, plan: &ImportPlan) -> Text {
             Some(other) => origin.push(text!("; differs from {}", plain(&other.name))),
             None => origin.push("; the name is taken by another server"),
         }
+    }
+    let is_relative = |command: &str| command.starts_with("./") || command.starts_with("../");
+    if let (true, Some(cwd)) = (
+        server.written("command").is_some_and(is_relative),
+        server.written("cwd"),
+    ) {
+        origin.push(text!("; in {}", plain(cwd)));
+    }
+    if server.entry.is_some() && !server.is_enabled {
+        origin.push("; disabled");
     }
     origin
 }
@@ -177,7 +189,7 @@ fn changes(
     let mut text = heading(file, screen);
     for server in rewritten.changed.iter().map(|n| &file.servers[*n]) {
         let command = match &server.readable {
-            Readable::Server { config, .. } => command(config),
+            Readable::Server { config, .. } => command(config, server.command.as_deref()),
             Readable::PartOfHost | Readable::Unusable(_) => "…".into(),
         };
         let (before, after) = lines(server, &command);
@@ -188,12 +200,13 @@ fn changes(
     text
 }
 
-/// How a server is reached, without secrets.
-fn command(config: &ServerConfig) -> Text {
+/// How a server is reached, without secrets. `written` is its command as it stands in the file.
+fn command(config: &ServerConfig, written: Option<&str>) -> Text {
     match config.target() {
         Target::Stdio(program) => {
-            let words = std::iter::once(program.command()).chain(program.args());
-            let words: Vec<&str> = words.map(mainstay::config::ConfigText::shown).collect();
+            let command = written.unwrap_or_else(|| program.command().shown());
+            let args = program.args().iter().map(mainstay::config::ConfigText::shown);
+            let words: Vec<&str> = std::iter::once(command).chain(args).collect();
             plain(&words.join(" "))
         }
         Target::Http(address) => plain(address.url().shown()),

@@ -69,7 +69,10 @@ fn starting(cause: &str) -> &'static str {
 /// What happens next, where that is not plain from the state.
 fn next(record: &Record, to: &str, reason: &str) -> Option<Text> {
     let failures = match (record.number("attempt"), record.number("budget")) {
-        (Some(attempt @ 1..), Some(budget)) => text!(" (failure {} of {})", attempt, budget),
+        (Some(attempt @ 1..), Some(budget)) if attempt <= budget => {
+            text!(" (failure {} of {})", attempt, budget)
+        }
+        (Some(attempt @ 1..), Some(_)) => text!(" (failure {})", attempt),
         _ => Text::default(),
     };
     let pause = record.number("next_retry_ms").map(Duration::from_millis);

@@ -17,9 +17,10 @@ use serde::Serialize;
 
 pub(crate) use live::Live;
 pub(crate) use paint::{Ink, Paint};
-pub(crate) use table::{Cell, table};
+pub(crate) use table::{Cell, table, table_within};
 pub(crate) use text::{
-    Text, count, cut, fine_span, first_line, harmless, labelled, plain, prose, span, text, width, wrapped,
+    Text, count, counted_up, cut, failures, fine_span, first_line, harmless, labelled, plain, prose, span,
+    text, width, wrapped,
 };
 
 use crate::exit::CommandFailure;

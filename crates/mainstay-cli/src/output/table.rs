@@ -57,9 +57,45 @@ pub(crate) fn table(paint: Paint, rows: &[Vec<Cell>]) -> Vec<Text> {
     rows.iter().map(line).collect()
 }
 
+/// The rows as lines of at most this width. The last columns give way as long as the lines are longer, but for the first `needed`.
+pub(crate) fn table_within(
+    paint: Paint,
+    width_limit: usize,
+    needed: usize,
+    mut rows: Vec<Vec<Cell>>,
+) -> Vec<Text> {
+    let is_narrow = |rows: &[Vec<Cell>]| {
+        let mut lines = table(Paint::PLAIN, rows).into_iter();
+        lines.all(|line| width(&line) <= width_limit)
+    };
+    while !is_narrow(&rows) && rows.iter().any(|row| row.len() > needed) {
+        let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+        rows.iter_mut().for_each(|row| row.truncate(columns - 1));
+    }
+    table(paint, &rows)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_columns_give_way_on_a_narrow_terminal() {
+        let rows = || {
+            vec![
+                ["name", "state", "12345"]
+                    .map(|text| Cell::new(Ink::None, text))
+                    .to_vec(),
+            ]
+        };
+        for (width, expected) in [
+            (18, "name  state  12345"),
+            (17, "name  state"),
+            (3, "name  state"),
+        ] {
+            assert_eq!(table_within(Paint::PLAIN, width, 2, rows())[0].as_str(), expected);
+        }
+    }
 
     #[test]
     fn a_column_without_text_takes_no_place() {

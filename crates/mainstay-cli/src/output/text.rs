@@ -11,6 +11,7 @@ use std::time::Duration;
 use mainstay::StateKind;
 use mainstay::gateway::PlainText;
 use mainstay::server::TransportKind;
+use mainstay_control::api::ServerCount;
 use serde::Serialize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -286,6 +287,19 @@ pub(crate) fn fine_span(time: Duration) -> Text {
         micros @ 0..1_000 => Text(format!("{:.2} ms", micros as f64 / 1e3)),
         micros @ 1_000..10_000 => Text(format!("{:.1} ms", micros as f64 / 1e3)),
         _ => span(time),
+    }
+}
+
+/// How many servers are up: `4 of 8 servers up`.
+pub(crate) fn counted_up(count: ServerCount) -> Text {
+    Text(count.to_string())
+}
+
+/// The failures in a row: `3 of 10 failures`, and behind the budget `11 failures`.
+pub(crate) fn failures(failures: u32, budget: u32) -> Text {
+    match failures <= budget {
+        true => text!("{} of {} failures", failures, budget),
+        false => text!("{} failures", failures),
     }
 }
 

@@ -7,7 +7,7 @@ use mainstay::server::{StartProgress, StartStage};
 use mainstay::{StateKind, Status};
 
 use super::Standing;
-use crate::output::{Cell, Ink, Paint, Text, plain, span, table};
+use crate::output::{Cell, Ink, Paint, Text, failures, plain, span, table};
 
 /// Pictures of something under way, one after the other.
 const TURNING: [&str; 4] = ["◐", "◓", "◑", "◒"];
@@ -106,7 +106,7 @@ fn bare_state(status: &Status) -> String {
     match (status.attempt, status.reason) {
         (0, None) => status.state.to_string(),
         (0, Some(reason)) => format!("{} ({})", status.state, reason.as_str()),
-        (failures, _) => format!("{} ({failures} of {} failures)", status.state, status.budget),
+        (attempt, _) => format!("{} ({})", status.state, failures(attempt, status.budget)),
     }
 }
 

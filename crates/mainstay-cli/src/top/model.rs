@@ -3,7 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 
 use mainstay::gateway::PlainText;
-use mainstay_control::api::{CatalogDocument, EventDetail, EventRecord, ServerList, ServerStatus, StateName};
+use mainstay_control::api::{
+    CatalogDocument, EventDetail, EventRecord, Footing, ServerList, ServerStatus, StateName,
+};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::feed::{FeedMessage, TopCommand};
@@ -133,6 +135,7 @@ impl TopModel {
         }
         self.figures_at_ms = list.at_ms;
         self.servers = list.servers;
+        Footing::sort(&mut self.servers);
         self.link = DaemonLink::Live;
         let same = |name: &String| self.servers.iter().position(|server| server.name == *name);
         let last = self.servers.len().saturating_sub(1);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainstay_control::api::{CatalogDocument, DesiredState, ServerStatus, StateName};
+use mainstay_control::api::{CatalogDocument, DesiredState, Footing, ServerCount, ServerStatus, StateName};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -10,7 +10,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::model::{DaemonLink, TopModel, TopPage};
-use crate::output::{Text, count, cut, fine_span, plain, span, text, width};
+use crate::output::{Text, count, counted_up, cut, fine_span, plain, span, text, width};
 
 /// Names of servers have at most this many columns.
 const NAME_WIDTH: usize = 24;
@@ -152,12 +152,16 @@ impl Canvas {
 
     /// How the daemon is, and how many servers are up.
     fn head(&self, model: &TopModel) -> Line<'static> {
-        let up = model.servers.iter().filter(|server| server.up).count();
-        let servers = count(model.servers.len(), "server");
+        let counted = ServerCount::of(model.servers.iter().map(Footing::of));
+        let off = model.servers.len() - counted.wanted;
+        let disabled = match off {
+            0 => Text::default(),
+            _ => text!(", {} disabled", off),
+        };
         let (text, style) = match &model.link {
             DaemonLink::Connecting => ("mainstay top   looking for the daemon …".into(), Style::new()),
             DaemonLink::Live => (
-                text!("mainstay top   {}, {} up", servers, up),
+                text!("mainstay top   {}{}", counted_up(counted), disabled),
                 self.ink(Color::Green),
             ),
             DaemonLink::Gone(why) => (
@@ -308,7 +312,10 @@ fn state(server: &ServerStatus) -> (Text, Color) {
         StateName::Connected => ("connected".into(), Color::Green),
         StateName::Connecting => ("connecting".into(), Color::Yellow),
         StateName::Reconnecting => (
-            text!("reconnecting {}/{}", server.attempt, server.budget),
+            match server.attempt <= server.budget {
+                true => text!("reconnecting {}/{}", server.attempt, server.budget),
+                false => text!("reconnecting {}", server.attempt),
+            },
             Color::Yellow,
         ),
         StateName::Disabling => ("disabling".into(), Color::Yellow),

@@ -8,6 +8,7 @@ fn without_a_configuration_the_demo_server_is_shown() {
     let ran = sandbox.run(&["check"]);
     ran.exits(0)
         .says("no configuration found: using the built-in demo server")
+        .says("take over those of your hosts with `mainstay import`")
         .prints("✔  demo    connected")
         .prints("add, count, crash, echo")
         .prints("1 of 1 server up");

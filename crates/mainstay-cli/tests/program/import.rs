@@ -107,6 +107,7 @@ Codex  DIR/home/.codex/config.toml
 +   PROGRAM connect -- notes --token=***
 
 --
+A server behind `mainstay connect --` gets only the variables HOME, LOGNAME, PATH, SHELL, TERM and USER, and those that `--env NAME` names before the `--`.
 nothing was written; run the command again with --yes to write this
 ";
     let said = shown(&sandbox, ran.exits(0));
@@ -134,6 +135,7 @@ Codex  DIR/home/.codex/config.toml
   the file becomes what it was, byte for byte
 
 --
+DIR/home/.config/mainstay/mcp.json still has the values of `env` and headers of notes, web, which may be secrets; `mainstay remove NAME` removes a server, and the version before that stays in DIR/home/.config/mainstay/mcp.json.previous
 nothing was written; run the command again with --yes to write this
 ";
     let said = shown(&sandbox, ran.exits(0));
@@ -206,9 +208,14 @@ fn variables_that_are_not_set_are_named_before_and_after_an_import() {
     for arguments in [&["import"][..], &["import", "--yes"]] {
         let mut command = sandbox.command(arguments);
         let ran = finish(command.env("SET", SECRET).spawn().expect("the program starts"));
+        // There are no lines of a file before it is written.
+        let place = match arguments {
+            [_, "--yes"] => format!("warning: {}:", file.display()),
+            _ => "warning: in what would be written: mcpServers.".to_owned(),
+        };
         let at = |key: &str, variable: &str| {
             let is_named = |line: &str| {
-                line.starts_with(&format!("warning: {}:", file.display()))
+                line.starts_with(&place)
                     && line.contains(&format!("mcpServers.{key}: the variable {variable} is not set"))
             };
             ran.stderr.lines().any(is_named)
@@ -362,6 +369,50 @@ fn a_host_whose_file_cannot_be_used_costs_that_host_alone() {
         .run(&["import", "--from", "cursor", "--rewrite", "--yes"])
         .exits(1)
         .says("the file is read-only, so it was not changed");
+}
+
+#[test]
+fn a_run_without_yes_shows_no_change_that_would_be_refused_and_what_stays_after_it() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        CURSOR,
+        r#"{"mcpServers": {
+            "here": {"command": "./bin/here", "cwd": "sub"},
+            "off": {"command": "off", "disabled": true, "env": {"TOKEN": "value"}}}}"#,
+    );
+    sandbox.write(
+        "work/.mcp.json",
+        r#"{"mcpServers": {"tool": {"command": "./tool"}}}"#,
+    );
+    let ran = sandbox.run(&["import", "--project", "--from", "claude-code"]);
+    let place = ran
+        .stdout
+        .lines()
+        .find(|line| line.starts_with("+  tool  ./tool  "));
+    let place = place.unwrap_or_else(|| panic!("{}", ran.stdout));
+    assert!(place.contains("from Claude Code; in /"), "{place}");
+    let hint = "gets only the variables HOME, LOGNAME, PATH, SHELL, TERM and USER";
+    let ran = sandbox.run(&["import", "--rewrite"]);
+    ran.exits(0)
+        .prints("-   ./bin/here")
+        .prints("connect -- ./bin/here")
+        .prints("env: TOKEN; disabled")
+        .prints("from Cursor; disabled")
+        .says(hint);
+    fs::set_permissions(sandbox.path(CURSOR), fs::Permissions::from_mode(0o444)).unwrap();
+    let ran = sandbox.run(&["import", "--rewrite"]);
+    ran.exits(1).says("the file is read-only");
+    assert!(!ran.stdout.contains("connect --"), "{}", ran.stdout);
+    assert!(!ran.stderr.contains(hint), "{}", ran.stderr);
+    fs::set_permissions(sandbox.path(CURSOR), fs::Permissions::from_mode(0o644)).unwrap();
+    sandbox.run(&["import", "--rewrite", "--yes"]).exits(0);
+    sandbox
+        .run(&["import", "--restore"])
+        .exits(0)
+        .says("still has the values of `env` and headers of off, which may be secrets");
+    fs::set_permissions(sandbox.path(OWN), fs::Permissions::from_mode(0o400)).unwrap();
+    sandbox.write(CODEX, "[mcp_servers.more]\ncommand = \"more\"\n");
+    sandbox.run(&["import"]).exits(1).says("the file is read-only");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod call;
 mod catalog;
 mod event;
+mod footing;
 mod login;
 mod problem;
 mod program;
@@ -21,6 +22,7 @@ pub use catalog::{
     CatalogChange, CatalogDocument, CatalogEntry, CatalogItem, ChangedEntry, ChangedMember, SetAside,
 };
 pub use event::{Actor, ActorKind, EventDetail, EventMessage, EventPage, EventRecord, LagMarker, LagReason};
+pub use footing::{Footing, ServerCount};
 pub use login::{LoginCallback, LoginProgress, LoginState};
 pub use problem::{ApiProblem, ProblemKind};
 pub use program::{PageLink, ProgramStatus};

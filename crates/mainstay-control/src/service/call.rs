@@ -89,7 +89,7 @@ impl ControlService {
 
 fn failure(error: &CallError) -> CallFailure {
     CallFailure {
-        message: error.to_string(),
+        message: error.reason(),
         outcome: error.outcome.as_str().to_owned(),
         may_have_run: error.outcome == Outcome::Unknown,
     }

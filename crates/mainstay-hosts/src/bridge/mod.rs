@@ -162,6 +162,11 @@ impl<'a, 't> Parts<'a, 't> {
                 (&command.node, nested, path, true)
             }
         };
+        if command.node.as_array().is_some() {
+            return Err(BridgeError::Unsuitable(
+                "its command is a list; write the path of mainstay, \"connect\" and \"--\" in front of it by hand",
+            ));
+        }
         if command.node.as_text().is_none() {
             return Err(BridgeError::Unsuitable("its command is no text"));
         }

@@ -82,7 +82,8 @@ impl FileSnapshot {
         Ok(kept)
     }
 
-    fn check_writable(&self) -> Result<(), FileError> {
+    /// Whether the file may be replaced at all.
+    pub fn check_writable(&self) -> Result<(), FileError> {
         let refused = match access(&self.target, Access::WRITE_OK) {
             Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => true,
             // What else may be wrong is found when it is written.

@@ -19,8 +19,14 @@ pub enum HostProgram {
     ClaudeCode,
     /// Cursor.
     Cursor,
-    /// VS Code, its Insiders build, and VSCodium.
+    /// VS Code.
     VsCode,
+    /// The Insiders build of VS Code.
+    VsCodeInsiders,
+    /// VSCodium.
+    VsCodium,
+    /// Cline, in any of these editors.
+    Cline,
     /// OpenAI Codex.
     Codex,
     /// Zed.
@@ -31,20 +37,26 @@ pub enum HostProgram {
     Gemini,
     /// Goose.
     Goose,
+    /// opencode.
+    OpenCode,
 }
 
 impl HostProgram {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::ClaudeDesktop,
         Self::ClaudeCode,
         Self::Cursor,
         Self::VsCode,
+        Self::VsCodeInsiders,
+        Self::VsCodium,
+        Self::Cline,
         Self::Codex,
         Self::Zed,
         Self::Windsurf,
         Self::Gemini,
         Self::Goose,
+        Self::OpenCode,
     ];
 
     /// The name on the command line.
@@ -54,11 +66,15 @@ impl HostProgram {
             Self::ClaudeCode => "claude-code",
             Self::Cursor => "cursor",
             Self::VsCode => "vscode",
+            Self::VsCodeInsiders => "vscode-insiders",
+            Self::VsCodium => "vscodium",
+            Self::Cline => "cline",
             Self::Codex => "codex",
             Self::Zed => "zed",
             Self::Windsurf => "windsurf",
             Self::Gemini => "gemini",
             Self::Goose => "goose",
+            Self::OpenCode => "opencode",
         }
     }
 
@@ -69,11 +85,15 @@ impl HostProgram {
             Self::ClaudeCode => "Claude Code",
             Self::Cursor => "Cursor",
             Self::VsCode => "VS Code",
+            Self::VsCodeInsiders => "VS Code Insiders",
+            Self::VsCodium => "VSCodium",
+            Self::Cline => "Cline",
             Self::Codex => "Codex",
             Self::Zed => "Zed",
             Self::Windsurf => "Windsurf",
             Self::Gemini => "Gemini CLI",
             Self::Goose => "Goose",
+            Self::OpenCode => "opencode",
         }
     }
 }

@@ -43,6 +43,11 @@ impl UserFolders {
     }
 }
 
+/// The editors that Cline runs in.
+const EDITORS: [&str; 5] = ["Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf"];
+/// Cline's file in the folder of an editor.
+const CLINE: &str = "User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json";
+
 /// A place where a host may keep a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -64,41 +69,57 @@ pub fn places(host: HostProgram, folders: &UserFolders, project: Option<&Path>) 
         claude,
         codex,
     } = folders;
+    let of_editor = |editor: &str| {
+        let user = application.join(editor).join("User");
+        vec![user.join("mcp.json"), user.join("settings.json")]
+    };
     let of_user = match host {
         HostProgram::ClaudeDesktop => vec![application.join("Claude/claude_desktop_config.json")],
         HostProgram::ClaudeCode => vec![claude.as_ref().unwrap_or(home).join(".claude.json")],
         HostProgram::Cursor => vec![home.join(".cursor/mcp.json")],
-        HostProgram::VsCode => ["Code", "Code - Insiders", "VSCodium"]
-            .iter()
-            .flat_map(|build| {
-                let user = application.join(build).join("User");
-                [user.join("mcp.json"), user.join("settings.json")]
-            })
-            .collect(),
+        HostProgram::VsCode => of_editor("Code"),
+        HostProgram::VsCodeInsiders => of_editor("Code - Insiders"),
+        HostProgram::VsCodium => of_editor("VSCodium"),
+        HostProgram::Cline => EDITORS
+            .map(|editor| application.join(editor).join(CLINE))
+            .to_vec(),
         HostProgram::Codex => vec![codex.join("config.toml")],
         // On macOS, too, Zed uses ~/.config, and so does Goose.
         HostProgram::Zed => vec![config.join("zed/settings.json")],
         HostProgram::Windsurf => vec![home.join(".codeium/windsurf/mcp_config.json")],
         HostProgram::Gemini => vec![home.join(".gemini/settings.json")],
         HostProgram::Goose => vec![config.join("goose/config.yaml")],
+        HostProgram::OpenCode => ["opencode.json", "opencode.jsonc"]
+            .map(|name| config.join("opencode").join(name))
+            .to_vec(),
     };
-    let of_project = match host {
-        HostProgram::ClaudeCode => Some(".mcp.json"),
-        HostProgram::Cursor => Some(".cursor/mcp.json"),
-        HostProgram::VsCode => Some(".vscode/mcp.json"),
-        HostProgram::Codex => Some(".codex/config.toml"),
-        HostProgram::Zed => Some(".zed/settings.json"),
-        HostProgram::Gemini => Some(".gemini/settings.json"),
-        HostProgram::ClaudeDesktop | HostProgram::Windsurf | HostProgram::Goose => None,
+    let of_project: &[&str] = match host {
+        HostProgram::ClaudeCode => &[".mcp.json"],
+        HostProgram::Cursor => &[".cursor/mcp.json"],
+        HostProgram::VsCode => &[".vscode/mcp.json"],
+        HostProgram::Codex => &[".codex/config.toml"],
+        HostProgram::Zed => &[".zed/settings.json"],
+        HostProgram::Gemini => &[".gemini/settings.json"],
+        HostProgram::OpenCode => &["opencode.json", "opencode.jsonc"],
+        HostProgram::ClaudeDesktop
+        | HostProgram::VsCodeInsiders
+        | HostProgram::VsCodium
+        | HostProgram::Cline
+        | HostProgram::Windsurf
+        | HostProgram::Goose => &[],
     };
+    let of_project = project
+        .into_iter()
+        .flat_map(|folder| of_project.iter().map(|name| folder.join(name)));
     // In the home directory, what would be the project's is the user's own.
-    let of_project = project.zip(of_project).map(|(folder, name)| folder.join(name));
-    let of_project = of_project.filter(|path| !of_user.contains(path));
+    let of_project: Vec<PathBuf> = of_project.filter(|path| !of_user.contains(path)).collect();
     let place = |path: PathBuf, is_of_project| HostPlace {
         host,
         path,
         is_of_project,
     };
     let of_user = of_user.into_iter().map(|path| place(path, false));
-    of_user.chain(of_project.map(|path| place(path, true))).collect()
+    of_user
+        .chain(of_project.into_iter().map(|path| place(path, true)))
+        .collect()
 }

@@ -7,7 +7,7 @@ use mainstay::ServerConfig;
 use mainstay::config::source::{Mapping, Node, Value};
 use mainstay::config::{Host, HttpKind, Target};
 
-use super::variables::{DEFAULT, MarkedHome, with_braces};
+use super::variables::{DEFAULT, Inputs, MarkedHome, with_braces};
 use crate::text::ConfigValue;
 
 /// Stands in for the value of a variable where `${NAME}` would not be valid, as in the host of an address.
@@ -33,6 +33,8 @@ pub(super) struct Spelling<'a> {
     pub(super) folder: &'a Path,
     /// The home directory in what was read.
     pub(super) home: &'a MarkedHome,
+    /// What the file asks a person for.
+    pub(super) inputs: &'a Inputs,
 }
 
 /// The entry of a server that was read from `source`. The values of `server` hold variables in Mainstay's spelling.
@@ -43,8 +45,15 @@ pub(super) fn entry_of(server: &ServerConfig, source: &Node<'_>, spelling: Spell
     match server.target() {
         Target::Stdio(program) => {
             let nested = object.object("command").unwrap_or(object);
-            let written = nested.get("args").and_then(Node::as_array).unwrap_or_default();
-            let command = ["command", "cmd", "path"].iter().find_map(|key| nested.text(key));
+            let listed = nested.get("command").and_then(Node::as_array);
+            let (command, written) = match listed.and_then(<[_]>::split_first) {
+                // opencode has the command and its arguments in one list.
+                Some((command, args)) => (command.as_text(), args),
+                None => (
+                    ["command", "cmd", "path"].iter().find_map(|key| nested.text(key)),
+                    nested.get("args").and_then(Node::as_array).unwrap_or_default(),
+                ),
+            };
             let cwd = program.cwd().map(|cwd| Path::new(cwd.value()));
             let read = below_none(program.command().value(), cwd.unwrap_or(spelling.folder));
             let command = spelling.chosen(command, read);
@@ -149,13 +158,17 @@ impl Spelling<'_> {
     /// What the library made of a text, in Mainstay's spelling; or the text itself where that holds the contents of a file,
     /// which must not be copied, a `${` that is no variable, or the default of a variable.
     fn chosen(self, written: Option<&str>, read: &str) -> ConfigValue {
-        let as_written = |text: String| match self.host == Host::Gemini {
-            true => ConfigValue::Text(with_braces(&text)),
-            false => ConfigValue::Text(text),
+        let as_written = |text: String| match self.host {
+            Host::Gemini => ConfigValue::Text(with_braces(&text)),
+            _ => ConfigValue::Text(self.inputs.as_variables(&text)),
         };
         match written {
             Some(written) if written.contains("${file:") => {
-                as_written(with_absolute_files(written, self.folder))
+                as_written(with_absolute_files(written, "${file:", self.folder))
+            }
+            Some(written) if self.host == Host::OpenCode && written.contains("{file:") => {
+                let text = with_absolute_files(written, "{file:", self.folder);
+                as_written(text.replace("{env:", "${"))
             }
             Some(written)
                 if written.contains("$${") || written.contains(DEFAULT) || read.contains(STAND_IN) =>
@@ -166,15 +179,16 @@ impl Spelling<'_> {
         }
     }
 
-    /// What the library made of a text. The value of HOME is not copied, either.
+    /// What the library made of a text. The value of HOME is not copied, either, and an input keeps its default.
     fn read(self, read: &str) -> ConfigValue {
-        ConfigValue::Text(self.home.as_variable(read))
+        ConfigValue::Text(self.inputs.with_defaults(&self.home.as_variable(read)))
     }
 }
 
-/// Mainstay's file lies elsewhere, so a relative path would mean another file there.
-fn with_absolute_files(written: &str, folder: &Path) -> String {
-    let mut parts = written.split("${file:");
+/// The text with each `begin` of a file's text as `${file:`, and the whole path behind it: Mainstay's file lies elsewhere, so a relative
+/// path would mean another file there.
+fn with_absolute_files(written: &str, begin: &str, folder: &Path) -> String {
+    let mut parts = written.split(begin);
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let (path, rest) = part.split_once('}').unwrap_or((part, ""));

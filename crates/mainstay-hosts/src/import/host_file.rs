@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use mainstay::config::source::{Node, SourceTree};
+use mainstay::config::source::{Mapping, Node, SourceTree};
 use mainstay::config::{ConfigError, Problem, Severity, Target};
 use mainstay::{Configuration, ServerConfig};
 
 use super::entry::{STAND_IN, Spelling, entry_of};
-use super::variables::{MarkedHome, as_variable, is_passable, needed};
+use super::variables::{Inputs, MarkedHome, as_variable, is_passable, needed};
 use crate::bridge::{self, EntryOwner};
 use crate::file::{FileError, FileSnapshot};
 use crate::host::HostPlace;
@@ -34,6 +34,8 @@ pub struct HostServer {
     pub owner: EntryOwner,
     /// What the library made of it.
     pub readable: Readable,
+    /// Its command as it is written; `None` for an address.
+    pub command: Option<String>,
     /// The keys that lead to its entry.
     pub(super) keys: Vec<String>,
     /// The variables that it gets from its host.
@@ -155,7 +157,7 @@ impl HostFile {
         self.place.is_of_project
             || server.project.is_some()
             || program.cwd().is_some()
-            || (command.contains('/') && !command.starts_with(['/', '~', '$']))
+            || is_relative_path(command)
             || program.args().iter().any(|arg| is_relative(arg.value()))
     }
 
@@ -234,13 +236,16 @@ fn read_servers(
                 project: project_of(group),
                 owner,
                 readable: Readable::PartOfHost,
+                command: None,
                 keys,
                 variables: Vec::new(),
             });
         }
     }
+    let tree = undone.tree()?;
     let reader = Reader {
-        tree: undone.tree()?,
+        inputs: Inputs::of(&tree),
+        tree,
         text: &undone,
         place,
         home,
@@ -261,6 +266,7 @@ fn project_of(group: &[String]) -> Option<PathBuf> {
 /// Reads the servers of a text in which none is behind `mainstay connect`.
 struct Reader<'a> {
     tree: SourceTree<'a>,
+    inputs: Inputs,
     text: &'a EditableText,
     place: &'a HostPlace,
     home: &'a Path,
@@ -312,12 +318,16 @@ impl Reader<'_> {
         let Some(node) = self.tree.at(&server.keys) else {
             return;
         };
+        server.command = node.as_object().and_then(written_command).map(str::to_owned);
         let config = read
             .server(&server.name)
             .or_else(|| stood_in.server(&server.name));
         let Some(config) = config else {
             if read.refused.contains(&server.name) {
-                server.readable = Readable::Unusable(refusal(&read.problems, &server.name));
+                server.readable = Readable::Unusable(match self.depends_on_open_project(node, server) {
+                    true => OPEN_PROJECT.to_owned(),
+                    false => refusal(&read.problems, &server.name),
+                });
             }
             return;
         };
@@ -336,36 +346,40 @@ impl Reader<'_> {
         server.variables = variables;
         server.readable = Readable::Server {
             config: Box::new(config.clone()),
-            entry: self.entry(
-                marked.server(&server.name).unwrap_or(config),
-                node,
-                server.project.as_deref(),
-            ),
+            entry: self.entry(marked.server(&server.name).unwrap_or(config), node, server),
         };
+    }
+
+    /// Whether a server of the user means something else in each project that its host opens.
+    fn depends_on_open_project(&self, node: &Node<'_>, server: &HostServer) -> bool {
+        let written = &self.text.text()[node.start..node.end];
+        let is_of_one = self.place.is_of_project || server.project.is_some();
+        !is_of_one && (written.contains("${workspaceFolder") || written.contains("${workspaceRoot"))
     }
 
     fn entry(
         &self,
         config: &ServerConfig,
         node: &Node<'_>,
-        project: Option<&Path>,
+        server: &HostServer,
     ) -> Result<ConfigValue, String> {
-        let written = &self.text.text()[node.start..node.end];
-        if !self.place.is_of_project && written.contains("${workspaceFolder") {
-            return Err("depends on the project that is open in the host".to_owned());
+        if self.depends_on_open_project(node, server) {
+            return Err(OPEN_PROJECT.to_owned());
         }
         let file = std::path::absolute(&self.place.path).unwrap_or_else(|_| self.place.path.clone());
         let folder = file.parent().unwrap_or(Path::new("/"));
-        // A project's file lies in a folder of it, except for Claude Code's.
+        // A project's file lies in a folder of it, except for those of Claude Code and opencode.
         let around = match folder.parent() {
-            Some(around) if !file.ends_with(".mcp.json") => around,
+            Some(around) if !is_in_project_itself(&file) => around,
             Some(_) | None => folder,
         };
+        let project = server.project.as_deref();
         let project = project.or_else(|| self.place.is_of_project.then_some(around));
         let spelling = Spelling {
             host: self.tree.host,
             folder: project.unwrap_or(folder),
             home: &self.marked_home,
+            inputs: &self.inputs,
         };
         let mut entry = entry_of(config, node, spelling);
         // Hosts run the servers of a project in its directory.
@@ -373,9 +387,38 @@ impl Reader<'_> {
             && program.cwd().is_none()
         {
             entry.set(&["cwd"], project.into());
+        } else if let Target::Stdio(program) = config.target()
+            && program.cwd().is_none()
+            && is_relative_path(program.command().value())
+        {
+            return Err(RELATIVE_COMMAND.to_owned());
         }
         Ok(entry)
     }
+}
+
+/// Why a server of the user that is written for the open project is not taken over.
+const OPEN_PROJECT: &str = "depends on the project that is open in the host";
+/// Why a server is not taken over whose command is found only from its host's directory.
+const RELATIVE_COMMAND: &str = "its command is a relative path, and the directory that the host starts it in is not known; write an absolute \
+     path, or its `cwd`, in the host's file";
+
+fn is_in_project_itself(file: &Path) -> bool {
+    let name = file.file_name().and_then(|name| name.to_str());
+    matches!(name, Some(".mcp.json" | "opencode.json" | "opencode.jsonc"))
+}
+
+/// Whether a command is neither a name to be looked up nor an absolute path.
+fn is_relative_path(command: &str) -> bool {
+    command.contains('/') && !command.starts_with(['/', '~', '$'])
+}
+
+/// The command of an entry as it is written.
+fn written_command<'a>(entry: &'a Mapping<'_>) -> Option<&'a str> {
+    let nested = entry.object("command").unwrap_or(entry);
+    let listed = nested.get("command").and_then(Node::as_array);
+    let first = listed.and_then(|words| words.first()?.as_text());
+    first.or_else(|| ["command", "cmd", "path"].iter().find_map(|key| nested.text(key)))
 }
 
 fn refusal(problems: &[Problem], server: &str) -> String {

@@ -13,5 +13,5 @@ mod variables;
 mod tests;
 
 pub use host_file::{HostFile, HostReadError, HostServer, Readable, Rewritten};
-pub use plan::{ImportPlan, PlannedServer};
+pub use plan::{ImportPlan, LeftServer, PlannedServer};
 pub(crate) use plan::{group_of, read};

@@ -1,13 +1,13 @@
 //! Which servers of the hosts Mainstay's configuration takes over, and under which names.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mainstay::config::source::Syntax;
 use mainstay::config::{ConfigError, Problem, Severity, StdioTarget, Target};
 use mainstay::{Configuration, ServerConfig};
 
 use super::entry::STAND_IN;
-use super::host_file::{HostFile, Readable};
+use super::host_file::{HostFile, HostServer, Readable};
 use super::variables::{Defaults, as_variable};
 use crate::host::HostProgram;
 use crate::text::{ConfigValue, EditError, EditableText};
@@ -16,8 +16,20 @@ use crate::text::{ConfigValue, EditError, EditableText};
 pub struct ImportPlan {
     /// The servers, in the order of the hosts.
     pub servers: Vec<PlannedServer>,
-    /// What cannot be taken over: the host, the name there, and why.
-    pub left: Vec<(HostProgram, String, String)>,
+    /// What cannot be taken over.
+    pub left: Vec<LeftServer>,
+}
+
+/// A server of a host that cannot be taken over.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct LeftServer {
+    /// Why.
+    pub reason: String,
+    /// The file of its host.
+    file: PathBuf,
+    /// The keys that lead to it there.
+    keys: Vec<String>,
 }
 
 /// One server of an import.
@@ -28,8 +40,23 @@ pub struct PlannedServer {
     pub found: Vec<(HostProgram, String)>,
     /// How it is reached.
     pub config: ServerConfig,
+    /// Whether it is enabled here, or in one of the hosts that it comes from.
+    pub is_enabled: bool,
     /// Its entry; `None` if Mainstay's configuration has it already.
     pub entry: Option<ConfigValue>,
+}
+
+impl PlannedServer {
+    /// The text of a key of its new entry.
+    pub fn written(&self, key: &str) -> Option<&str> {
+        let Some(ConfigValue::Table(keys)) = &self.entry else {
+            return None;
+        };
+        keys.iter().find_map(|(name, value)| match value {
+            ConfigValue::Text(text) if name == key => Some(text.as_str()),
+            _ => None,
+        })
+    }
 }
 
 impl ImportPlan {
@@ -45,7 +72,7 @@ impl ImportPlan {
                     Readable::Server { config, entry } => (config, entry),
                     Readable::PartOfHost => continue,
                     Readable::Unusable(reason) => {
-                        plan.leave(file.place.host, &server.name, reason);
+                        plan.leave(file, server, reason);
                         continue;
                     }
                 };
@@ -55,7 +82,7 @@ impl ImportPlan {
                 });
                 match checked {
                     Ok((config, entry)) => plan.add(file.place.host, &server.name, &config, entry),
-                    Err(reason) => plan.leave(file.place.host, &server.name, &reason),
+                    Err(reason) => plan.leave(file, server, &reason),
                 }
             }
         }
@@ -98,8 +125,19 @@ impl ImportPlan {
         self.servers.iter().all(|server| server.entry.is_none())
     }
 
-    fn leave(&mut self, host: HostProgram, name: &str, reason: &str) {
-        self.left.push((host, name.to_owned(), reason.to_owned()));
+    /// Why a server of a host's file is not taken over, if it is not.
+    pub fn reason_left(&self, file: &HostFile, server: &HostServer) -> Option<&str> {
+        let mut left = self.left.iter();
+        let left = left.find(|left| left.file == file.place.path && left.keys == server.keys)?;
+        Some(&left.reason)
+    }
+
+    fn leave(&mut self, file: &HostFile, server: &HostServer, reason: &str) {
+        self.left.push(LeftServer {
+            reason: reason.to_owned(),
+            file: file.place.path.clone(),
+            keys: server.keys.clone(),
+        });
     }
 
     fn add(&mut self, host: HostProgram, name: &str, config: &ServerConfig, entry: &ConfigValue) {
@@ -110,6 +148,7 @@ impl ImportPlan {
             .find(|server| is_same(&server.config, config))
         {
             same.found.push(found);
+            same.is_enabled |= config.enabled() && same.entry.is_some();
             // Enabled in one host is enabled.
             if config.enabled()
                 && let Some(planned) = &mut same.entry
@@ -131,6 +170,7 @@ impl ImportPlan {
         self.servers.push(PlannedServer {
             name,
             found: vec![found],
+            is_enabled: config.enabled(),
             config: config.clone(),
             entry: Some(entry.clone()),
         });
@@ -149,15 +189,19 @@ fn existing(into: &EditableText, home: &Path) -> Result<Vec<PlannedServer>, Conf
         return Ok(Vec::new());
     }
     let configuration = read(into, home)?;
+    // The default of a variable may not be valid where it stands, as in the host of an address.
+    let without_defaults = read_with(into, home, as_variable)?;
     let refused = configuration.refused.iter().filter_map(|name| {
+        let found = without_defaults.server(name).cloned();
         // Its name is taken, whatever is wrong with it.
-        ServerConfig::stdio(name, "refused").build().ok()
+        found.or_else(|| ServerConfig::stdio(name, "refused").build().ok())
     });
     let all = configuration.servers.iter().cloned().chain(refused);
     Ok(all
         .map(|config| PlannedServer {
             name: config.name().to_owned(),
             found: Vec::new(),
+            is_enabled: config.enabled(),
             config,
             entry: None,
         })
@@ -229,7 +273,7 @@ fn is_faithful(read: &ServerConfig, config: &ServerConfig) -> bool {
                 words.map(|word| word.value().to_owned()).collect::<Vec<_>>()
             };
             let env = read_program.env();
-            is_path(read_program.command().value(), program.command().value())
+            is_command(read_program, program)
                 && words(read_program) == words(program)
                 && program
                     .env()
@@ -244,6 +288,15 @@ fn is_faithful(read: &ServerConfig, config: &ServerConfig) -> bool {
         }
         _ => is_same(read, config),
     }
+}
+
+/// Whether the command that was read is the host's. A relative one starts from the directory that the host gives its server.
+fn is_command(read: &StdioTarget, of_host: &StdioTarget) -> bool {
+    let (found, wanted) = (read.command().value(), of_host.command().value());
+    let below = read
+        .cwd()
+        .filter(|_| of_host.cwd().is_none() && wanted.contains('/'));
+    is_path(found, wanted) || below.is_some_and(|cwd| Path::new(cwd.value()).join(wanted) == Path::new(found))
 }
 
 /// Whether a path that was read is the host's. The reader takes one that begins with a variable for a path below the file's folder,

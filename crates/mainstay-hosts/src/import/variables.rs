@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use mainstay::config::source::{Node, Value};
+use mainstay::config::source::{Node, SourceInput, SourceTree, Value};
 
 /// What stands between a variable and its default.
 pub(super) const DEFAULT: &str = ":-";
@@ -57,6 +57,42 @@ pub(super) fn as_variable(name: &str) -> String {
     format!("${{{name}}}")
 }
 
+/// The inputs of a file of VS Code, as variables with their defaults.
+pub(super) struct Inputs(Vec<SourceInput>);
+
+impl Inputs {
+    pub(super) fn of(tree: &SourceTree<'_>) -> Self {
+        Self(tree.inputs.clone())
+    }
+
+    /// A text with the default of each variable that stands for an input.
+    pub(super) fn with_defaults(&self, text: &str) -> String {
+        self.replaced(text, |input| as_variable(&input.variable))
+    }
+
+    /// A text with each `${input:ID}` as the variable that stands for it, with its default.
+    pub(super) fn as_variables(&self, text: &str) -> String {
+        self.replaced(text, |input| format!("${{input:{}}}", input.id))
+    }
+
+    fn replaced(&self, text: &str, spelling: impl Fn(&SourceInput) -> String) -> String {
+        self.0.iter().fold(text.to_owned(), |text, input| {
+            let default = input.default.as_deref().and_then(as_default);
+            let written = match default {
+                Some(default) => format!("${{{}{DEFAULT}{default}}}", input.variable),
+                None => as_variable(&input.variable),
+            };
+            text.replace(&spelling(input), &written)
+        })
+    }
+}
+
+/// A text as the default of a variable. `None` for one that ends in `$$`: with the `}` behind it, that would be a plain `}`.
+fn as_default(text: &str) -> Option<String> {
+    let written = text.replace("${", "$${").replace('}', "$$}");
+    (!text.ends_with("$$")).then_some(written)
+}
+
 /// The home directory in a spelling that no person writes. The reader takes it for the same directory; in what was read, it is told
 /// from a path that stands in the host's file.
 pub(super) struct MarkedHome(String);
@@ -102,16 +138,24 @@ pub(super) fn with_braces(text: &str) -> String {
     braced + rest
 }
 
-/// What stands between `${` and its `}`.
+/// What stands between `${` and its `}`. `$${` and `$$}` are no braces of a variable.
 fn braced(text: &str) -> Option<&str> {
     let mut depth = 0_usize;
-    for (at, c) in text.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' if depth == 1 => return text.get(2..at),
-            '}' => depth = depth.checked_sub(1)?,
-            _ => {}
+    let mut at = 0;
+    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+        let (depth_after, length) = if depth > 0 && (rest.starts_with("$${") || rest.starts_with("$$}")) {
+            (depth, 3)
+        } else if rest.starts_with("${") {
+            (depth + 1, 2)
+        } else if rest.starts_with('}') {
+            (depth.checked_sub(1)?, 1)
+        } else {
+            (depth, rest.chars().next().map_or(1, char::len_utf8))
+        };
+        if depth_after == 0 {
+            return text.get(2..at);
         }
+        (depth, at) = (depth_after, at + length);
     }
     None
 }

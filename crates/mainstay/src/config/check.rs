@@ -5,6 +5,7 @@ mod http;
 
 use std::env;
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::{Path, is_separator};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::duration::LONGEST;
 use super::problem::{ProblemText, SettingProblem, dotted};
 use super::server::{DEFAULT_CALL_IDLE_TIMEOUT, ServerConfig};
 use super::target::{StdioTarget, Target};
+use crate::PlainText;
 #[cfg(not(feature = "http"))]
 use crate::transport::http::HttpConfigError;
 
@@ -50,10 +52,13 @@ fn name(name: &str, problems: &mut Vec<SettingProblem>) {
             format!("the name of a server has {chars} characters"),
             format!("use at most {MAX_NAME_CHARS}"),
         )
-    } else if name.chars().any(char::is_control) {
+    } else if let Some(hidden) = name.chars().find(|c| is_hidden(*c)) {
         ProblemText::new(
-            "the name of a server holds a control character",
-            "use visible characters",
+            format!(
+                "the name of a server holds a character that is not seen (U+{:04X})",
+                u32::from(hidden)
+            ),
+            "remove it",
         )
     } else if name.trim() != name {
         ProblemText::new("the name of a server begins or ends with a space", "remove it")
@@ -66,6 +71,13 @@ fn name(name: &str, problems: &mut Vec<SettingProblem>) {
         return;
     };
     problems.push(SettingProblem::error("", problem));
+}
+
+/// Whether a character would make a name look like another one, or be shown otherwise than it is.
+fn is_hidden(c: char) -> bool {
+    // The sign behind many pictures, such as a heart, which asks for colours.
+    const VARIATION_SELECTORS: RangeInclusive<char> = '\u{fe00}'..='\u{fe0f}';
+    c.is_control() || (PlainText::is_hidden(c) && !VARIATION_SELECTORS.contains(&c))
 }
 
 fn stdio(target: &StdioTarget, problems: &mut Vec<SettingProblem>) {

@@ -28,6 +28,8 @@ use crate::turn::Turn;
 
 /// Enough for the longest stack trace a person reads.
 const LINES_LIMIT: usize = 200;
+/// How many first lines of a process stay, however much it writes after them. They take at most half of the bytes.
+const FIRST_LINES_LIMIT: usize = 8;
 /// What a ring holds at most, so that a thousand servers cost 64 MB at their worst.
 const BYTES_LIMIT: usize = 64 * 1024;
 /// What a line holds at most; the rest of a longer one is dropped.
@@ -58,6 +60,9 @@ pub(crate) struct StderrRing {
 #[derive(Default)]
 struct Kept {
     lines: VecDeque<StderrLine>,
+    /// The first lines of the newest generation, once newer ones have pushed them out: many programs print their error first.
+    first: Vec<StderrLine>,
+    /// Of all lines that are kept.
     bytes: usize,
     last_activity: Option<Instant>,
 }
@@ -70,17 +75,12 @@ impl StderrRing {
         kept.lines.iter().skip(skipped).cloned().collect()
     }
 
-    /// The last `n` lines of one generation, oldest first.
-    pub(crate) fn tail_of(&self, generation: u64, n: usize) -> Vec<StderrLine> {
+    /// The lines of one generation that are kept, oldest first.
+    pub(crate) fn lines_of(&self, generation: u64) -> Vec<String> {
         let kept = self.kept.lock();
-        let of_it = kept
-            .lines
-            .iter()
-            .rev()
-            .filter(|line| line.generation == generation);
-        let mut tail: Vec<_> = of_it.take(n).cloned().collect();
-        tail.reverse();
-        tail
+        let all = kept.first.iter().chain(&kept.lines);
+        let of_it = all.filter(|line| line.generation == generation);
+        of_it.map(|line| line.text.clone()).collect()
     }
 
     /// When anything was last written, a whole line or not: a sign of life from a server that is slow to start.
@@ -105,14 +105,30 @@ impl StderrRing {
 
     fn push(&self, line: StderrLine) {
         self.lines.send(|| line.clone());
-        let mut kept = self.kept.lock();
-        kept.bytes += line.text.len();
-        kept.lines.push_back(line);
-        while kept.lines.len() > LINES_LIMIT || kept.bytes > BYTES_LIMIT {
-            let Some(oldest) = kept.lines.pop_front() else {
+        self.kept.lock().push(line);
+    }
+}
+
+impl Kept {
+    fn push(&mut self, line: StderrLine) {
+        let newest = self
+            .first
+            .first()
+            .map_or(0, |line| line.generation)
+            .max(line.generation);
+        self.bytes += line.text.len();
+        self.lines.push_back(line);
+        let old = self.first.extract_if(.., |line| line.generation != newest);
+        self.bytes -= old.map(|line| line.text.len()).sum::<usize>();
+        while self.lines.len() > LINES_LIMIT || self.bytes > BYTES_LIMIT {
+            let Some(oldest) = self.lines.pop_front() else {
                 break;
             };
-            kept.bytes -= oldest.text.len();
+            if oldest.generation == newest && self.first.len() < FIRST_LINES_LIMIT {
+                self.first.push(oldest);
+            } else {
+                self.bytes -= oldest.text.len();
+            }
         }
     }
 }

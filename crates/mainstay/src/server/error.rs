@@ -325,89 +325,93 @@ impl From<NotConnected> for CallError {
 
 impl std::error::Error for CallError {}
 
-impl std::fmt::Display for CallError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl CallError {
+    /// What failed, without whether the call ran: for a program that says that in words of its own.
+    pub fn reason(&self) -> String {
         let server = self.server.as_deref().unwrap_or_default();
-        let ran = may_have_run(self.outcome);
         match &self.kind {
-            CallErrorKind::NotConnected(now) => write!(f, "{now}"),
+            CallErrorKind::NotConnected(now) => now.to_string(),
             CallErrorKind::WaitTimedOut { waited, now } => {
-                write!(
-                    f,
-                    "the call waited {waited:?} for its server and was not sent: {now}"
-                )
+                format!("the call waited {waited:?} for its server and was not sent: {now}")
             }
             CallErrorKind::TooManyWaiting { limit, now } => {
-                write!(f, "{limit} calls wait already, and this one was not sent: {now}")
+                format!("{limit} calls wait already, and this one was not sent: {now}")
             }
             CallErrorKind::TimedOut { timeout, noise } => {
                 let noise = noise::say(noise.as_deref());
-                write!(
-                    f,
-                    "server {server} did not answer in time ({timeout}); the call {ran}{noise}"
-                )
+                format!("server {server} did not answer in time ({timeout}){noise}")
             }
-            CallErrorKind::Cancelled => {
-                write!(f, "an operator cancelled the call to server {server}; it {ran}")
-            }
+            CallErrorKind::Cancelled => format!("an operator cancelled the call to server {server}"),
             CallErrorKind::Lost { reason, failure } => {
                 let why = why(reason, failure.as_deref());
-                write!(
-                    f,
-                    "the connection to server {server} was lost ({why}); the call {ran}"
-                )
+                format!("the connection to server {server} was lost ({why})")
             }
-            CallErrorKind::Disabled => write!(
-                f,
-                "server {server} was disabled while the call was pending; the call {ran}"
-            ),
+            CallErrorKind::Disabled => {
+                format!("server {server} was disabled while the call was pending")
+            }
             CallErrorKind::NotCarried { reason } => {
-                write!(
-                    f,
-                    "the call to server {server} could not be carried ({reason}); it {ran}"
-                )
+                format!("the call to server {server} could not be carried ({reason})")
             }
             CallErrorKind::AuthRequired { challenge } => {
-                let scopes = scopes(challenge);
-                write!(f, "server {server} asks for a login{scopes}; the call {ran}")
+                format!("server {server} asks for a login{}", scopes(challenge))
             }
             CallErrorKind::Throttled { retry_after } => {
-                let pause = pause(*retry_after);
-                write!(f, "server {server} asks for a pause{pause}; the call {ran}")
+                format!("server {server} asks for a pause{}", pause(*retry_after))
             }
-            CallErrorKind::Rpc(error) => write!(f, "server {server} answered with an error: {error}"),
+            CallErrorKind::Rpc(error) => format!("server {server} answered with an error: {error}"),
             CallErrorKind::BadAnswer(what) => {
-                write!(
-                    f,
-                    "the answer of server {server} cannot be used: {what}; the call {ran}"
-                )
+                format!("the answer of server {server} cannot be used: {what}")
             }
             CallErrorKind::Hidden { tool } => {
-                write!(
-                    f,
-                    "server {server} has no tool {tool} that the configuration shows"
-                )
+                format!("server {server} has no tool {tool} that the configuration shows")
             }
             CallErrorKind::NotOffered { method, capability } => {
-                write!(
-                    f,
-                    "server {server} declares no {capability}, and was not asked for {method}"
-                )
+                format!("server {server} declares no {capability}, and was not asked for {method}")
             }
-            CallErrorKind::Gone => write!(f, "server {server} is gone from the fleet; the call {ran}"),
-            CallErrorKind::NotFound { name } => write!(f, "the fleet has no {name}"),
-            CallErrorKind::KeeperFailed => {
-                write!(
-                    f,
-                    "the keeper of server {server} failed and restarts; the call was not sent"
-                )
-            }
+            CallErrorKind::Gone => format!("server {server} is gone from the fleet"),
+            CallErrorKind::NotFound { name } => format!("the fleet has no {name}"),
+            CallErrorKind::KeeperFailed => format!("the keeper of server {server} failed and restarts"),
             CallErrorKind::TooManySubscriptions { limit } => {
-                write!(f, "server {server} has {limit} subscriptions already")
+                format!("server {server} has {limit} subscriptions already")
             }
             CallErrorKind::BadArguments(error) => {
-                write!(f, "the arguments cannot be written as JSON: {error}")
+                format!("the arguments cannot be written as JSON: {error}")
             }
+        }
+    }
+
+    /// Whether the call ran, if the reason leaves that open.
+    fn verdict(&self) -> Option<&'static str> {
+        match &self.kind {
+            CallErrorKind::TimedOut { .. }
+            | CallErrorKind::Cancelled
+            | CallErrorKind::Lost { .. }
+            | CallErrorKind::Disabled
+            | CallErrorKind::NotCarried { .. }
+            | CallErrorKind::AuthRequired { .. }
+            | CallErrorKind::Throttled { .. }
+            | CallErrorKind::BadAnswer(_)
+            | CallErrorKind::Gone
+            | CallErrorKind::KeeperFailed => Some(may_have_run(self.outcome)),
+            CallErrorKind::NotConnected(_)
+            | CallErrorKind::WaitTimedOut { .. }
+            | CallErrorKind::TooManyWaiting { .. }
+            | CallErrorKind::Rpc(_)
+            | CallErrorKind::Hidden { .. }
+            | CallErrorKind::NotOffered { .. }
+            | CallErrorKind::NotFound { .. }
+            | CallErrorKind::TooManySubscriptions { .. }
+            | CallErrorKind::BadArguments(_) => None,
+        }
+    }
+}
+
+impl std::fmt::Display for CallError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.reason())?;
+        match self.verdict() {
+            Some(ran) => write!(f, "; the call {ran}"),
+            None => Ok(()),
         }
     }
 }

@@ -117,6 +117,20 @@ fn surely_did_not_run(error: &CallError) -> bool {
 }
 
 #[test]
+fn the_reason_of_an_error_leaves_open_whether_the_call_ran() {
+    for error in every_error() {
+        let (whole, reason) = (error.to_string(), error.reason());
+        assert!(whole.starts_with(&reason), "{whole}");
+        assert!(
+            !reason.contains("have run") && !reason.contains("not run"),
+            "{reason}"
+        );
+        let says_it = whole.contains("may have run");
+        assert!(!says_it || error.outcome() == Outcome::Unknown, "{whole}");
+    }
+}
+
+#[test]
 fn no_error_says_that_a_call_did_not_run_when_it_may_have() {
     for error in every_error() {
         let did_not_run = surely_did_not_run(&error);

@@ -76,6 +76,26 @@ fn the_selection_stays_on_its_server_when_others_come_and_go() {
 }
 
 #[test]
+fn what_is_wrong_comes_first_and_disabled_servers_come_last() {
+    let mut model = TopModel::new();
+    let off = json!({ "state": "disabled", "up": false, "desired": "disabled" });
+    let down = json!({ "state": "permanently_failed", "up": false });
+    let coming = json!({ "state": "reconnecting", "up": false });
+    let idle = json!({ "state": "disconnected", "reason": "idle" });
+    model.feed(list(
+        1_000,
+        vec![
+            server("a", off),
+            server("b", idle),
+            server("c", json!({})),
+            server("d", coming),
+            server("e", down),
+        ],
+    ));
+    assert_eq!(names(&model), ["e", "d", "b", "c", "a"]);
+}
+
+#[test]
 fn the_rate_is_the_difference_of_two_lists_and_begins_again_with_the_daemon() {
     let calls = |total: u64| vec![server("a", json!({ "calls": { "total": total } }))];
     let mut model = TopModel::new();

@@ -1,6 +1,6 @@
 //! Variables in a configuration.
 //!
-//! `${NAME}`, `${NAME:-default}` and `$${` for a plain `${` are Mainstay's own. Beside them, whatever another program's
+//! `${NAME}`, `${NAME:-default}`, `$${` for a plain `${` and, in a default, `$$}` for a plain `}` are Mainstay's own. Beside them, whatever another program's
 //! files may hold has the meaning that it has there: `${env:NAME}`, `${userHome}`, `${workspaceFolder}`,
 //! `${workspaceFolderBasename}`, `${pathSeparator}` and `${/}` of editors, `${input:ID}` of VS Code, `${file:PATH}` of
 //! Windsurf, `${{ secrets.NAME }}` of Continue; in Gemini's files also `$NAME`, in opencode's `{env:NAME}` and `{file:PATH}`.
@@ -164,6 +164,9 @@ impl<'a> Expansion<'a> {
             }
             if rest.starts_with("$${") {
                 value.push_str("${");
+                self.at += 3;
+            } else if depth > 0 && rest.starts_with("$$}") {
+                value.push('}');
                 self.at += 3;
             } else if rest.starts_with("${") {
                 value.push_str(&self.variable(depth, wanted)?);

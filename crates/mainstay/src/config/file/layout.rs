@@ -4,12 +4,16 @@ use std::path::Path;
 
 use super::host::{self, Host};
 use super::report::ProblemReport;
+use super::source::SourceInput;
 use super::syntax::{Mapping, Node, Syntax, Value};
 use crate::config::nearest::nearest;
 use crate::config::problem::{ProblemText, dotted, quoted};
 
 /// The keys that hold servers: most programs write the first, VS Code the second, Codex the third.
 pub(super) const GROUPS: [&str; 3] = ["mcpServers", "servers", "mcp_servers"];
+
+/// Keys of Zed, VS Code and opencode that hold servers, too.
+const OTHER_GROUPS: [&str; 2] = ["context_servers", "mcp"];
 
 /// Where the servers of a file are.
 pub(super) struct Layout<'a> {
@@ -60,6 +64,7 @@ impl<'a> Layout<'a> {
             hidden: Vec::new(),
             granted: None,
         };
+        warn_of_repeated_groups(root, "", report);
         if let Some(node) = root.get("context_servers") {
             layout.host = Host::Zed;
             layout.add(vec!["context_servers"], node);
@@ -168,6 +173,7 @@ impl<'a> Layout<'a> {
                 continue;
             }
             let shown = dotted("projects", &project.name);
+            warn_of_repeated_groups(settings, &shown, report);
             if let Some(servers) = servers {
                 self.groups.push(Group {
                     shown: format!("{shown}.mcpServers"),
@@ -223,6 +229,28 @@ impl<'a> Layout<'a> {
         } else {
             format!("{} names it", switch.shown)
         })
+    }
+}
+
+/// Says where a key with servers is written twice. Other programs use one of the two, or neither.
+fn warn_of_repeated_groups(parent: &Mapping<'_>, shown: &str, report: &ProblemReport<'_>) {
+    let holds_servers = |key: &str| is_group(key) || OTHER_GROUPS.contains(&key);
+    for (n, property) in parent.properties.iter().enumerate() {
+        let key = &*property.name;
+        let first = parent.properties[..n].iter().find(|earlier| earlier.name == key);
+        let Some(first) = first.filter(|_| holds_servers(key)) else {
+            continue;
+        };
+        let used = match shown.is_empty() && is_group(key) {
+            true => "the servers of all are used here, and other programs use those of one",
+            false => "only the first is used",
+        };
+        let (first, second) = (report.line(first.name_at), report.line(property.name_at));
+        let problem = ProblemText::new(
+            format!("this is written twice, on lines {first} and {second}: {used}"),
+            format!("put all servers into one {}", quoted(key)),
+        );
+        report.warning(&dotted(shown, key), property.name_at, problem);
     }
 }
 
@@ -316,6 +344,7 @@ pub(super) struct Inputs<'a>(Vec<DeclaredInput<'a>>);
 struct DeclaredInput<'a> {
     id: &'a str,
     default: Option<&'a str>,
+    is_password: bool,
 }
 
 impl<'a> Inputs<'a> {
@@ -323,9 +352,11 @@ impl<'a> Inputs<'a> {
     pub(super) fn of(node: Option<&'a Node<'a>>) -> Self {
         let inputs = node.and_then(Node::as_array).unwrap_or_default();
         let inputs = inputs.iter().filter_map(Node::as_object).filter_map(|input| {
+            let password = input.get("password").map(|node| &node.value);
             Some(DeclaredInput {
                 id: input.text("id")?,
                 default: input.text("default"),
+                is_password: matches!(password, Some(Value::Flag(true))),
             })
         });
         Self(inputs.collect())
@@ -334,6 +365,16 @@ impl<'a> Inputs<'a> {
     /// Whether an input of this name is declared.
     pub(super) fn declares(&self, id: &str) -> bool {
         self.0.iter().any(|input| input.id == id)
+    }
+
+    /// The inputs for a program that writes the file's servers elsewhere.
+    pub(super) fn to_sources(&self) -> Vec<SourceInput> {
+        let inputs = self.0.iter().map(|input| SourceInput {
+            id: input.id.to_owned(),
+            variable: input_variable(input.id),
+            default: input.default.filter(|_| !input.is_password).map(str::to_owned),
+        });
+        inputs.collect()
     }
 
     /// The default of an input.

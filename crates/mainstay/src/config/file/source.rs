@@ -25,6 +25,20 @@ pub struct SourceTree<'t> {
     pub root: Node<'t>,
     /// The keys that lead to each group of servers. Those of all projects are among them. Empty if there is none.
     pub groups: Vec<Vec<String>>,
+    /// The inputs that it declares: what VS Code asks a person for.
+    pub inputs: Vec<SourceInput>,
+}
+
+/// An input that a file declares, for `${input:ID}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SourceInput {
+    /// Its name in the file.
+    pub id: String,
+    /// The variable that answers for a person.
+    pub variable: String,
+    /// Its default. `None` for an input without one, and for a password: a password must not be copied.
+    pub default: Option<String>,
 }
 
 impl<'t> SourceTree<'t> {
@@ -37,12 +51,12 @@ impl<'t> SourceTree<'t> {
         let report = ProblemReport::new(text, file, ValuesOwner::Reader);
         // In no project: the groups of all projects are found below.
         let layout = Layout::of(object, syntax, file, Path::new(""), &report);
-        let (host, mut groups) = match layout {
+        let (host, mut groups, inputs) = match layout {
             Ok(layout) => {
                 let groups = layout.groups.iter().map(|group| owned(&group.keys)).collect();
-                (layout.host, groups)
+                (layout.host, groups, layout.inputs.to_sources())
             }
-            Err(_) => (Host::Common, Vec::new()),
+            Err(_) => (Host::Common, Vec::new(), Vec::new()),
         };
         if host == Host::ClaudeCode
             && let Some(projects) = object.object("projects")
@@ -58,6 +72,7 @@ impl<'t> SourceTree<'t> {
             host,
             root,
             groups,
+            inputs,
         })
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
-use super::{BYTES_LIMIT, Followed, LINE_BYTES_LIMIT, LINES_LIMIT, StderrRing, drain};
+use super::{BYTES_LIMIT, FIRST_LINES_LIMIT, Followed, LINE_BYTES_LIMIT, LINES_LIMIT, StderrRing, drain};
 use crate::turn::Turn;
 use crate::turn::tests::{TURNS_IN_A_ROW, most_in_between};
 
@@ -32,9 +32,33 @@ async fn each_line_has_the_number_of_its_generation() {
     read_into(&ring, 1, "late\n").await;
 
     assert_eq!(texts(&ring.tail(3)), ["second", "third", "late"]);
-    assert_eq!(texts(&ring.tail_of(1, 2)), ["second", "late"]);
-    assert_eq!(texts(&ring.tail_of(2, 9)), ["third"]);
-    assert!(ring.tail_of(3, 9).is_empty());
+    assert_eq!(ring.lines_of(1), ["first", "second", "late"]);
+    assert_eq!(ring.lines_of(2), ["third"]);
+    assert!(ring.lines_of(3).is_empty());
+}
+
+#[tokio::test]
+async fn the_first_lines_of_the_newest_process_stay_within_the_bounds() {
+    let ring = Arc::new(StderrRing::default());
+    let long = "x".repeat(2 * LINE_BYTES_LIMIT);
+    for generation in [1, 2] {
+        let error = format!("Error: {generation}\n");
+        read_into(
+            &ring,
+            generation,
+            error + &format!("{long}\n").repeat(LINES_LIMIT),
+        )
+        .await;
+        read_into(&ring, generation - 1, "late\n").await;
+    }
+    assert_eq!(ring.lines_of(2)[0], "Error: 2");
+    assert!(!ring.lines_of(1).contains(&"Error: 1".to_owned()));
+    let kept = ring.kept.lock();
+    let all = kept.first.iter().chain(&kept.lines);
+    let bytes: usize = all.map(|line| line.text.len()).sum();
+    assert_eq!(bytes, kept.bytes);
+    assert!(bytes <= BYTES_LIMIT);
+    assert_eq!(kept.first.len(), FIRST_LINES_LIMIT);
 }
 
 #[tokio::test]

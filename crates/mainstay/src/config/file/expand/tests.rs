@@ -59,6 +59,7 @@ fn variables_defaults_and_escapes_expand() {
         ("${file:-x}${input:-y}", "xy"),
         ("$${HOME}", "${HOME}"),
         ("$$${HOME}", "$${HOME}"),
+        ("${NOPE:-{a$$}$$$}$}$$}", "{a}$}$$$}"),
         ("${TRICK}", "${HOME}"),
         ("é${HOME}é", "é/home/anné"),
         ("{env:HOME} {", "{env:HOME} {"),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{assert_said, lookup, parse, read, rendered};
-use crate::config::{ConfigError, Configuration, Severity};
+use crate::config::{ConfigError, Configuration, ServerConfig, Severity};
 
 #[test]
 fn a_bad_server_costs_no_other_one() {
@@ -57,6 +57,42 @@ fn a_name_written_twice_is_refused_and_both_lines_are_named() {
 }
 
 #[test]
+fn servers_that_are_written_in_two_places_are_warned_of_with_both_lines() {
+    let configuration = read(
+        r#"{
+  "mcpServers": { "a": { "command": "1" } },
+  "mcpServers": { "b": { "command": "1" } }
+}"#,
+    );
+    let names: Vec<_> = configuration.servers.iter().map(ServerConfig::name).collect();
+    assert_eq!(names, ["a", "b"]);
+    let both = "the servers of all are used here, and other programs use those of one";
+    assert_said(
+        &configuration,
+        &[&format!(
+            "3:3: mcpServers: this is written twice, on lines 2 and 3: {both}; put all servers into one \"mcpServers\""
+        )],
+    );
+    let zed = read("{\"context_servers\": {},\n\"context_servers\": {}}");
+    assert_said(
+        &zed,
+        &[
+            "2:1: context_servers: this is written twice, on lines 1 and 2: only the first is used; put all servers into one \"context_servers\"",
+        ],
+    );
+    for text in [
+        "[mcp_servers.a]\ncommand = \"1\"\n[mcp_servers.a]\ncommand = \"2\"\n",
+        "mcpServers:\n  a: {command: x}\nmcpServers:\n  b: {command: x}\n",
+    ] {
+        let said = match parse(text) {
+            Ok(configuration) => rendered(&configuration).join("\n"),
+            Err(error) => error.to_string(),
+        };
+        assert!(said.contains("3"), "the second line: {said}");
+    }
+}
+
+#[test]
 fn a_name_that_cannot_be_used_says_why() {
     let long = "x".repeat(65);
     let holds = "the name of a server holds";
@@ -76,7 +112,17 @@ fn a_name_that_cannot_be_used_says_why() {
         (
             r"a\nb",
             r#""a\nb""#,
-            format!("{holds} a control character; use visible characters"),
+            format!("{holds} a character that is not seen (U+000A); remove it"),
+        ),
+        (
+            "a\u{202e}b",
+            r#""a\u{202e}b""#,
+            format!("{holds} a character that is not seen (U+202E); remove it"),
+        ),
+        (
+            "pay\u{200b}pal",
+            r#""pay\u{200b}pal""#,
+            format!("{holds} a character that is not seen (U+200B); remove it"),
         ),
         (
             " a",
@@ -93,7 +139,7 @@ fn a_name_that_cannot_be_used_says_why() {
         assert_said(&configuration, &[&format!("1:17: mcpServers.{shown}: {why}")]);
         assert_eq!(configuration.servers, []);
     }
-    let good = read(r#"{"mcpServers": {"My server_1.x-y é": {"command": "x"}}}"#);
+    let good = read(r#"{"mcpServers": {"My server_1.x-y é ❤️": {"command": "x"}}}"#);
     assert_eq!(rendered(&good), Vec::<String>::new());
 }
 
