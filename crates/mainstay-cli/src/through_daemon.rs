@@ -218,6 +218,11 @@ fn take_over(status: &mut Status, seen: &ServerStatus) {
         .find(|transport| seen.transport.as_deref() == Some(transport.as_str()));
     status.listed_at = seen.catalog.and_then(|catalog| catalog.listed_ms).map(at);
     status.stale_since = seen.catalog.and_then(|catalog| catalog.stale_since_ms).map(at);
+    status.listing_failure = seen
+        .listing_failure
+        .as_ref()
+        .map(|message| Arc::new(Failure::reported(message, Vec::new())));
+    status.next_listing = seen.next_listing_ms.map(at);
 }
 
 fn failure(seen: &FailureDocument) -> Failure {

@@ -46,7 +46,7 @@ pub(crate) fn run(tools: &ToolsArgs, common: &Common, screen: &Screen) -> Done {
         screen.print(text)?;
         let mut exit = Exit::Success;
         for status in &statuses {
-            if !is_listed(&catalog, status) && !matches!(Standing::of(status), Standing::Up | Standing::Off) {
+            if !is_listed(&catalog, status) && Standing::of(status) != Standing::Off {
                 screen.error(missing(status));
                 exit = Exit::Failed;
             }
@@ -96,11 +96,14 @@ fn heading(status: &Status, screen: &Screen) -> Text {
         return text!("{}\n", name);
     };
     let age = status.listed_at.unwrap_or(stale_since).elapsed();
-    let state = text!(
+    let mut state = text!(
         "stale: listed {} ago, now {}",
         span(age.unwrap_or_default()),
         status.state
     );
+    if let Some(failure) = &status.listing_failure {
+        state.push(text!("; {}", plain(&failure.message)));
+    }
     text!("{}  {}\n", name, screen.out.ink(Ink::Yellow, state))
 }
 

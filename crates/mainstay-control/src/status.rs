@@ -113,6 +113,11 @@ pub(crate) fn server_status(
             .transport
             .map(|kind: TransportKind| kind.as_str().to_owned()),
         catalog: catalog_summary(server, &status),
+        listing_failure: status
+            .listing_failure
+            .as_ref()
+            .map(|failure| failure.message.clone()),
+        next_listing_ms: status.next_listing.map(unix_ms),
         calls: totals(&server.call_counts(), &status),
         pending: pending(server),
         process: status.pid.map(|pid| {

@@ -1,7 +1,7 @@
 // One server: its state on the lifecycle diagram, its running calls, its timeline, its stderr, and what it offers.
 
 import { element, inNextFrame, setAttribute, setChildren, setText } from "./dom.js";
-import { age, bytes, clock, latency, plain, plural, words } from "./format.js";
+import { age, bytes, clock, duration, latency, plain, plural, words } from "./format.js";
 import { CallsTable } from "./calls.js";
 import { CatalogHistory } from "./changes.js";
 import { entry } from "./events.js";
@@ -150,7 +150,7 @@ export class ServerView {
       "Calls": `${calls.total} in all, ${calls.in_flight} running, ${calls.waiting} waiting; p50 ${latency(calls.p50_us)}, p95 ${latency(calls.p95_us)}`,
       "Failed calls": `${calls.errors} answered with an error, ${calls.not_sent} not sent, ${calls.refused} refused, ${calls.unknown} may have run, ${calls.cancelled} given up`,
       "Process": process ? `${process.pid}, ${plural(process.processes ?? 1, "process")}, ${bytes(process.resident_bytes)}, started ${plural(server.starts, "time")}` : "none",
-      "Offers": catalog ? `listed ${catalog.listed_ms ? `${age(now - catalog.listed_ms)} ago` : "in an earlier run"}${catalog.stale_since_ms ? ", may be out of date" : ""}` : "never listed",
+      "Offers": `${catalog ? `listed ${catalog.listed_ms ? `${age(now - catalog.listed_ms)} ago` : "in an earlier run"}${catalog.stale_since_ms ? ", may be out of date" : ""}` : "never listed"}${server.listing_failure ? `: ${plain(server.listing_failure, 200)}${server.next_listing_ms ? `; listed again in ${duration(Math.max(0, server.next_listing_ms - now))}` : ""}` : ""}`,
       "Late reports": `${server.stale_reports} of earlier connections, ignored`,
     };
     const list = this.#parts.facts;

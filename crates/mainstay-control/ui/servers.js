@@ -217,7 +217,7 @@ export function why(server, now) {
 
 function offers(server, now) {
   const { catalog } = server;
-  if (!catalog) return "never listed";
+  if (!catalog) return server.listing_failure ? "listing refused" : "never listed";
   const what = [plural(catalog.tools, "tool")];
   if (catalog.prompts) what.push(plural(catalog.prompts, "prompt"));
   if (catalog.resources + catalog.templates) what.push(plural(catalog.resources + catalog.templates, "resource"));

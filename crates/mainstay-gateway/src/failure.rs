@@ -373,6 +373,13 @@ fn how_it_starts(now: &NotConnected, advice: &Advice) -> String {
         (StateKind::PermanentlyFailed, Some(error)) => {
             format!("Server {} cannot be started ({}): {error}", now.server, now.state)
         }
+        // A connected server is known, but for what it offers.
+        (StateKind::Connected, Some(error)) => {
+            format!(
+                "Server {} is {}, and was never listed: {error}",
+                now.server, now.state
+            )
+        }
         _other => how(now, advice),
     }
 }
@@ -397,8 +404,9 @@ fn remedy(now: &NotConnected, advice: &Advice) -> String {
             Some(pause) => format!("It is tried again in {pause}: ask again then."),
             None => "Ask again in a moment.".to_owned(),
         },
-        (StateKind::Disconnected, Some(Reason::Idle)) | (StateKind::Connected, _) => {
-            "Ask again in a moment.".to_owned()
+        (StateKind::Disconnected, Some(Reason::Idle)) => "Ask again in a moment.".to_owned(),
+        (StateKind::Connected, _) => {
+            "It is listed again soon. Until then, its tools can be called by their exact names.".to_owned()
         }
     };
     remedy + &hint

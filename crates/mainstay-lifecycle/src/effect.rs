@@ -87,7 +87,9 @@ pub enum Cause {
     OpenFailed,
     /// The connection was not open by the deadline.
     OpenTimedOut,
-    /// Listing failed too often.
+    /// The connection was opened, and its server answered the first listing with an error.
+    ListingRefused,
+    /// Listings got no answer too often.
     ListingFailed,
     /// The connection ended.
     Lost,
@@ -122,6 +124,7 @@ impl Cause {
             Self::Listed => "listed",
             Self::OpenFailed => "open_failed",
             Self::OpenTimedOut => "open_timed_out",
+            Self::ListingRefused => "listing_refused",
             Self::ListingFailed => "listing_failed",
             Self::Lost => "lost",
             Self::LoginRequired => "login_required",

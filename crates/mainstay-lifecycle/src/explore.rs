@@ -32,6 +32,9 @@ const GENERATIONS: u64 = 5;
 /// Three connections are enough to replace a connection while the one before it drains.
 const GENERATIONS_BESIDE: u64 = 3;
 
+/// What a refused listing changes ends with its connection.
+const GENERATIONS_REFUSED: u64 = 2;
+
 /// With an input at every tick, a test run has time for three connections.
 const GENERATIONS_BY_TICKS: u64 = 3;
 
@@ -51,6 +54,7 @@ fn scopes() -> Vec<SearchScope> {
         pace: Pace::Deadlines,
         ttl: false,
         beside: false,
+        refusals: false,
     };
     let by_ticks = |name, policies| SearchScope {
         generations: GENERATIONS_BY_TICKS,
@@ -59,6 +63,11 @@ fn scopes() -> Vec<SearchScope> {
     };
     // A test run has no time for both probes and times to live.
     let with_ttl = |scope| SearchScope { ttl: true, ..scope };
+    let with_refusals = |generations, scope| SearchScope {
+        generations,
+        refusals: true,
+        ..scope
+    };
     let strict = || vec![policies::strict()];
     vec![
         with_ttl(at_deadlines("strict", strict())),
@@ -70,6 +79,14 @@ fn scopes() -> Vec<SearchScope> {
             beside: true,
             ..at_deadlines("strict, replaced beside", strict())
         },
+        with_refusals(
+            GENERATIONS_REFUSED,
+            at_deadlines("strict, listings refused", strict()),
+        ),
+        with_refusals(
+            1,
+            by_ticks("patient, listings refused, by ticks", vec![policies::patient()]),
+        ),
         by_ticks("patient, by ticks", vec![policies::patient()]),
         with_ttl(by_ticks("strict, by ticks", strict())),
     ]

@@ -36,10 +36,10 @@ pub enum Input {
     Opened(Generation),
     /// The connection could not be opened.
     OpenFailed(Generation, Recovery),
-    /// A listing of everything the server offers succeeded.
+    /// The server answered a listing of everything it offers, with its lists or with an error.
     Listed(Generation, Listing),
-    /// A listing failed on a connection that is still open.
-    ListFailed(Generation, Recovery),
+    /// A listing got no answer of the server, on a connection that is still open. `Vitals` describes that connection.
+    ListFailed(Generation, Recovery, Vitals),
     /// The server says that its lists changed.
     ListChanged(Generation),
     /// The connection ended: the process exited, the stream closed, the peer reset it.
@@ -84,6 +84,8 @@ pub enum Listing {
     },
     /// The listing is empty and the one before it was not: a second listing decides.
     Unconfirmed,
+    /// The server answered with an error. What was listed before stays published, and the listing is repeated.
+    Refused,
 }
 
 /// What can resolve a failure. The code that makes the error decides, and the machine obeys.
@@ -135,11 +137,18 @@ pub struct Vitals {
     pub busy: bool,
     /// The server cannot be at work on them: its process is stopped (as by SIGSTOP), or it has not read any of them.
     pub stopped: bool,
+    /// A call was answered since the last listing began.
+    pub answered: bool,
 }
 
 impl Vitals {
     /// Whether the server may be at work on a call.
     pub(crate) const fn is_working(&self) -> bool {
         self.busy && !self.stopped
+    }
+
+    /// Whether calls show that the server is well, although a listing got no answer.
+    pub(crate) const fn serves_calls(&self) -> bool {
+        self.answered || self.is_working()
     }
 }

@@ -213,7 +213,7 @@ impl Machine {
 fn open_deadline(open: &OpenConnection) -> Option<Deadline> {
     let listing = match open.listings.phase {
         ListingPhase::Current { until, .. } => until.and_then(|at| deadline(at, Timer::Expiry)),
-        ListingPhase::Due(at) => deadline(at, Timer::Relist),
+        ListingPhase::Due(at) | ListingPhase::Refused(at) => deadline(at, Timer::Relist),
         ListingPhase::Running { by, .. } => deadline(by, Timer::List),
     };
     let silence = match open.silence {

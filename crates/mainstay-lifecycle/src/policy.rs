@@ -24,9 +24,10 @@ pub struct Policy {
     pub stable_after: Duration,
     /// Transport failures and timeouts of calls, in a row, that end a connection.
     pub call_failures: NonZeroU32,
-    /// Failed listings, in a row, that end a connection.
+    /// Listings without an answer, in a row, that end a connection.
     pub discovery_failures: NonZeroU32,
-    /// The shortest time from one listing to the next: a burst of changes costs one listing at once and one later.
+    /// The shortest time from one listing to the next: a burst of changes costs one listing at once and one later. After
+    /// listings that the server answers with errors, the pause doubles each time, up to the ceiling of `backoff`.
     pub relist_pause: Duration,
     /// How long a listing counts as current.
     pub expiry: Expiry,
@@ -112,6 +113,14 @@ pub struct TimeLimits {
     pub drain: Duration,
     /// The longest pause that a server can ask for (`Retry-After`). A longer one is cut to this.
     pub retry_after: Duration,
+}
+
+impl Policy {
+    /// The pause after a listing that the server refused; `last` is the pause after the one before it, if that was refused too.
+    pub(crate) fn relist_backoff(&self, last: Duration) -> Duration {
+        let doubled = last.saturating_mul(2);
+        doubled.min(self.backoff.ceiling).max(self.relist_pause)
+    }
 }
 
 impl Expiry {

@@ -23,7 +23,7 @@ pub enum State {
         /// How far the attempt is.
         attempt: Attempt,
     },
-    /// A generation is live and listed.
+    /// A generation is live. It was listed, or has answered its listing with an error.
     Connected(LiveConnection),
     /// Not connected, and no attempt is under way.
     Disconnected(DisconnectReason),
@@ -81,7 +81,7 @@ pub struct OpenConnection {
     pub(crate) silence: SilenceWatch,
 }
 
-/// A connection that is open, has been listed, and takes calls.
+/// A connection that is open, has answered a listing, and takes calls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LiveConnection {
     pub(crate) open: OpenConnection,
@@ -97,8 +97,10 @@ pub struct LiveConnection {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ListingSchedule {
     pub(crate) phase: ListingPhase,
-    /// Failed listings in a row.
+    /// Listings without an answer, in a row.
     pub(crate) failures: u32,
+    /// The pause after the last listing, if the server refused it; otherwise zero.
+    pub(crate) backoff: Duration,
     /// The next listing starts no earlier, so a burst of changes costs one listing now and one later.
     pub(crate) not_before: Moment,
 }
@@ -112,6 +114,9 @@ pub(crate) enum ListingPhase {
     },
     /// A listing is due at this moment.
     Due(Moment),
+    /// The server answered the last listing with an error. The next one is due at this moment, or as soon as the server reports
+    /// a change.
+    Refused(Moment),
     /// A listing runs, until this deadline. `again`: the server reported a change meanwhile.
     Running { by: Moment, again: bool },
 }
@@ -134,7 +139,7 @@ pub enum StateKind {
     Disabled,
     /// On the way to the first connection since the server was enabled.
     Connecting,
-    /// A generation is live and listed.
+    /// A generation is live. It was listed, or has answered its listing with an error.
     Connected,
     /// On the way to another connection, within the budget.
     Reconnecting,
@@ -228,16 +233,21 @@ impl State {
 }
 
 impl OpenConnection {
-    /// When the first listing is retried, if it failed.
+    /// When the next listing starts, if one is due.
     pub const fn next_listing(&self) -> Option<Moment> {
         match self.listings.phase {
-            ListingPhase::Due(at) => Some(at),
+            ListingPhase::Due(at) | ListingPhase::Refused(at) => Some(at),
             ListingPhase::Current { .. } | ListingPhase::Running { .. } => None,
         }
     }
 }
 
 impl LiveConnection {
+    /// When the next listing starts, if one is due.
+    pub const fn next_listing(&self) -> Option<Moment> {
+        self.open.next_listing()
+    }
+
     /// Calls that failed in transport or timed out, in a row.
     pub const fn call_failures(&self) -> u32 {
         self.call_failures

@@ -417,7 +417,7 @@ impl MachineStep<'_> {
         let policy = &self.machine.policy;
         let open = OpenConnection {
             generation,
-            listings: running(0, policy, self.now),
+            listings: running(0, Duration::ZERO, policy, self.now),
             silence: watch_silence(policy, self.now),
         };
         self.effects.push(Effect::List(generation));
@@ -427,7 +427,10 @@ impl MachineStep<'_> {
     pub(crate) fn start_listing(&mut self) {
         let machine = &mut *self.machine;
         if let Some(open) = machine.state.open() {
-            open.listings = running(open.listings.failures, &machine.policy, self.now);
+            let ListingSchedule {
+                failures, backoff, ..
+            } = open.listings;
+            open.listings = running(failures, backoff, &machine.policy, self.now);
             self.effects.push(Effect::List(open.generation));
         }
     }
@@ -439,10 +442,19 @@ impl MachineStep<'_> {
         let ListingPhase::Running { again, .. } = open.listings.phase else {
             return;
         };
+        let (cause, backoff) = match listing {
+            Listing::Good { .. } | Listing::Unconfirmed => (Cause::Listed, Duration::ZERO),
+            Listing::Refused => (
+                Cause::ListingRefused,
+                policy.relist_backoff(open.listings.backoff),
+            ),
+        };
         open.listings.failures = 0;
+        open.listings.backoff = backoff;
         open.listings.phase = match listing {
             Listing::Good { ttl } if !again => current(open, ttl, policy, now),
-            Listing::Good { .. } | Listing::Unconfirmed => {
+            Listing::Refused if !again => ListingPhase::Refused(now + backoff),
+            Listing::Good { .. } | Listing::Unconfirmed | Listing::Refused => {
                 ListingPhase::Due(open.listings.not_before.max(now))
             }
         };
@@ -460,11 +472,12 @@ impl MachineStep<'_> {
                 idle_at: idle_at(policy, now),
                 call_failures: 0,
             };
-            self.enter(State::Connected(live), Cause::Listed);
+            self.enter(State::Connected(live), cause);
         }
     }
 
-    pub(crate) fn list_failed(&mut self, recovery: Recovery) {
+    /// A listing got no answer. It counts against the connection, unless calls show that the server is well.
+    pub(crate) fn list_failed(&mut self, recovery: Recovery, vitals: Vitals) {
         let machine = &mut *self.machine;
         let policy = &machine.policy;
         let lacks = recovery == Recovery::RetryLack;
@@ -473,6 +486,7 @@ impl MachineStep<'_> {
         let pause = policy.relist_pause.max(requested).max(lack_pause);
         // A pause that the server asks for is no failure once it was listed: its catalog is published and its calls go on.
         let is_postponed = machine.state.is_connected() && matches!(recovery, Recovery::RetryAfter(_));
+        let is_excused = machine.state.is_connected() && vitals.serves_calls();
         let Some(listings) = machine.state.open().map(|open| &mut open.listings) else {
             return;
         };
@@ -480,7 +494,7 @@ impl MachineStep<'_> {
             return;
         }
         listings.phase = ListingPhase::Due(self.now + pause);
-        if !lacks && !is_postponed {
+        if !lacks && !is_postponed && !is_excused {
             listings.failures = listings.failures.saturating_add(1);
         }
         if listings.failures >= policy.discovery_failures.get() || !recovery.is_retriable() {
@@ -496,8 +510,12 @@ impl MachineStep<'_> {
         match &mut listings.phase {
             ListingPhase::Running { again, .. } => *again = true,
             ListingPhase::Due(_) => {}
-            ListingPhase::Current { .. } if listings.not_before <= self.now => self.start_listing(),
-            ListingPhase::Current { .. } => listings.phase = ListingPhase::Due(listings.not_before),
+            ListingPhase::Current { .. } | ListingPhase::Refused(_) if listings.not_before <= self.now => {
+                self.start_listing();
+            }
+            ListingPhase::Current { .. } | ListingPhase::Refused(_) => {
+                listings.phase = ListingPhase::Due(listings.not_before);
+            }
         }
     }
 }
@@ -588,13 +606,14 @@ const fn connecting(is_first: bool, attempt: Attempt) -> State {
     }
 }
 
-fn running(failures: u32, policy: &Policy, now: Moment) -> ListingSchedule {
+fn running(failures: u32, backoff: Duration, policy: &Policy, now: Moment) -> ListingSchedule {
     ListingSchedule {
         phase: ListingPhase::Running {
             by: now + policy.limits.list,
             again: false,
         },
         failures,
+        backoff,
         not_before: now + policy.relist_pause,
     }
 }

@@ -118,7 +118,7 @@ impl MachineStep<'_> {
 
             // Listings and probes are the same before and after the first listing.
             (_, Input::Listed(_, listing)) => self.listed(listing),
-            (_, Input::ListFailed(_, recovery)) => self.list_failed(recovery),
+            (_, Input::ListFailed(_, recovery, vitals)) => self.list_failed(recovery, vitals),
             (_, Input::ListChanged(_)) => self.list_changed(),
             (_, Input::ProbeNow(_)) => self.probe_now(),
             (_, Input::ProbeAnswered(_)) => self.probe_answered(),
@@ -162,7 +162,7 @@ impl MachineStep<'_> {
             | Input::Opened(generation)
             | Input::OpenFailed(generation, _)
             | Input::Listed(generation, _)
-            | Input::ListFailed(generation, _)
+            | Input::ListFailed(generation, ..)
             | Input::ListChanged(generation)
             | Input::Lost(generation)
             | Input::Retired(generation, _)
@@ -198,7 +198,7 @@ impl MachineStep<'_> {
             // Other servers kept it from starting, so the attempt costs nothing.
             Timer::Turn => self.lose(Cause::OpenTimedOut, Recovery::RetryLack),
             Timer::Open => self.lose(Cause::OpenTimedOut, Recovery::Retry),
-            Timer::List => self.list_failed(Recovery::Retry),
+            Timer::List => self.list_failed(Recovery::Retry, vitals),
             Timer::Relist | Timer::Expiry => self.start_listing(),
             Timer::Proof => self.prove(),
             Timer::Silence => self.check_silence(vitals),

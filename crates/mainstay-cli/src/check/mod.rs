@@ -59,7 +59,11 @@ impl CheckReport {
     pub(crate) fn exit(&self) -> Exit {
         if !self.refused.is_empty() {
             Exit::Usage
-        } else if self.servers.iter().any(|server| server.counts && !server.is_up()) {
+        } else if self
+            .servers
+            .iter()
+            .any(|server| server.counts && !server.is_listed())
+        {
             Exit::Failed
         } else {
             Exit::Success

@@ -90,6 +90,11 @@ impl ServerReport {
     pub(crate) fn is_up(&self) -> bool {
         self.standing == Standing::Up
     }
+
+    /// Whether it is up, and said what it offers.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.is_up() && self.status.listing_failure.is_none()
+    }
 }
 
 impl OfferCounts {

@@ -89,7 +89,11 @@ impl Page {
             let spoken = text!("{}, {} era", transport, era.as_str());
             text.push(self.prose("transport", Ink::None, &spoken));
         }
-        if !server.is_up() {
+        if server.is_up() {
+            if let Some(error) = &server.status.listing_failure {
+                text.push(self.prose("cause", Ink::Red, &error.message));
+            }
+        } else {
             if let Some(error) = &server.status.last_error {
                 text.push(self.prose("cause", Ink::Red, &error.message));
                 text.push(self.verbatim("PATH", error.searched.as_slice()));

@@ -201,11 +201,10 @@ impl ServerDocument {
             listed_at_ms: status.listed_at.map(unix_ms),
             stale: status.stale_since.is_some(),
             // The library remembers what went wrong before a recovery; a script asks what is wrong now.
-            error: status
-                .last_error
-                .as_deref()
-                .filter(|_| !up)
-                .map(FailureReport::of),
+            error: match up {
+                true => status.listing_failure.as_deref().map(FailureReport::of),
+                false => status.last_error.as_deref().map(FailureReport::of),
+            },
         }
     }
 }

@@ -64,6 +64,12 @@ pub struct ServerStatus {
     pub transport: Option<String>,
     /// What it offers, as last listed; `null` if it was never listed.
     pub catalog: Option<CatalogSummary>,
+    /// Why its last listing on this connection failed, if it did. What was listed before stays, and calls go on.
+    #[serde(default)]
+    pub listing_failure: Option<String>,
+    /// When it is listed again after a listing that failed.
+    #[serde(default)]
+    pub next_listing_ms: Option<u64>,
     /// Its calls.
     pub calls: CallTotals,
     /// The calls that wait for an answer: up to 20, the oldest first.
@@ -100,7 +106,7 @@ pub enum StateName {
     Disabled,
     /// The first connection since it was enabled is being opened.
     Connecting,
-    /// It is connected and listed.
+    /// It is connected. It was listed, or refused that; see `listing_failure`.
     Connected,
     /// It was lost, and is retried within the budget.
     Reconnecting,

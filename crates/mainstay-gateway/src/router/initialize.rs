@@ -89,7 +89,8 @@ impl Router {
             let status = server.status();
             let known = match catalog.server(server.name()) {
                 Some(listed) => Some(Arc::new(listed.about().clone())),
-                None => server.about().filter(|_| status.is_starting()),
+                // It is starting, or has refused its first listing.
+                None => server.about().filter(|_| status.is_starting() || status.is_up()),
             };
             match known {
                 Some(about) => union.add(server.name(), &about, client.era),

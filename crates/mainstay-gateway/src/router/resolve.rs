@@ -168,7 +168,8 @@ impl Router {
     }
 
     /// The server that a public name must be of, where nothing of that server is published: it was never listed, is disabled or
-    /// has failed. The call waits for it, or fails and says how the server is.
+    /// has failed. If the server is connected, it decides itself whether it has this name. Otherwise the call waits for it, or
+    /// fails and says how the server is.
     fn unpublished(&self, request: &RoutedRequest<'_>) -> Option<Destination> {
         if !matches!(request.method, "tools/call" | "prompts/get") {
             return None;

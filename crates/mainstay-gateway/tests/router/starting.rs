@@ -364,3 +364,50 @@ async fn the_lists_of_a_server_that_has_failed_for_good_are_an_error_though_some
     assert!(message.contains("It is not tried again"), "{answer}");
     client.leave().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_never_listed_takes_calls_by_exact_name_and_a_list_says_why_there_is_none() {
+    let away = Fault::Error {
+        code: -32603,
+        message: "the database is away".to_owned(),
+    };
+    let server = Memory::new(Script::default().on(Step::List, away));
+    let gateway = fresh(Fleet::builder(), &[("a", &server)]);
+    for (scope, name) in [(Scope::Union, "a__echo"), (one("a"), "echo")] {
+        let mut client = Client::connect(&gateway, scope);
+        let called = client
+            .ask("tools/call", json!({ "name": name, "arguments": { "key": "k" } }))
+            .await;
+        assert_eq!(called["result"]["structuredContent"]["key"], "k", "{called}");
+        let unknown = client
+            .ask("tools/call", json!({ "name": format!("{name}s") }))
+            .await;
+        assert!(
+            unknown["error"]["message"].is_string(),
+            "the server refuses it: {unknown}"
+        );
+        client.leave().await;
+    }
+    let mut client = Client::connect(&gateway, one("a"));
+    let listed = client.ask("tools/list", json!({})).await;
+    let message = listed["error"]["message"].as_str().unwrap_or_default();
+    assert!(
+        message.starts_with("Server a is connected, and was never listed: "),
+        "{listed}"
+    );
+    assert!(message.contains("the database is away"), "{message}");
+    assert!(message.contains("by their exact names"), "{message}");
+
+    let side = server.side(1).await;
+    side.edit(|script| script.rules.clear());
+    let kept = gateway.fleet().server("a").unwrap();
+    let listed = kept.wait_until(LONG, |status| status.listed_at.is_some()).await;
+    assert_eq!(listed.expect("it is listed again").starts, 1);
+    let listed = client.ask("tools/list", json!({})).await;
+    assert!(
+        listed["result"]["tools"]
+            .as_array()
+            .is_some_and(|tools| !tools.is_empty())
+    );
+    client.leave().await;
+}

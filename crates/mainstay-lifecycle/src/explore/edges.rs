@@ -116,7 +116,7 @@ fn meaning(state: StateKind) -> &'static str {
     match state {
         StateKind::Disabled => "not wanted; nothing runs",
         StateKind::Connecting => "the first connection since the server was enabled: dial, handshake, list",
-        StateKind::Connected => "a generation is live and listed",
+        StateKind::Connected => "a generation is live; it was listed, or answered its listing with an error",
         StateKind::Reconnecting => {
             "another connection, within the budget: pausing, waiting for a token, or dialling"
         }

@@ -354,7 +354,7 @@ pub(super) fn waits_have_deadlines(after: &Simulation, input: &Input, now: Momen
     });
     let relist = current
         .filter(|current| current.owes_listing && current.listing_by.is_none())
-        .map(|current| current.list_from.max(now + policy.relist_pause));
+        .map(|current| (current.list_from.max(current.refused_until)).max(now + policy.relist_pause));
     let is_open = current.is_some_and(Current::is_open);
     let is_listed = current.is_some_and(Current::is_listed);
     let silence = policy.probe.as_ref().filter(|_| is_open);

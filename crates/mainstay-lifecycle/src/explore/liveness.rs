@@ -90,7 +90,7 @@ fn good_answer(simulation: &Simulation) -> Option<TimedInput> {
     }
     let listed = |open: &OpenConnection| match open.listings.phase {
         ListingPhase::Running { .. } => Some(Input::Listed(open.generation, Listing::Good { ttl: None })),
-        ListingPhase::Current { .. } | ListingPhase::Due(_) => None,
+        ListingPhase::Current { .. } | ListingPhase::Due(_) | ListingPhase::Refused(_) => None,
     };
     let answer = match &machine.state {
         State::Connecting { attempt, .. } => match attempt {

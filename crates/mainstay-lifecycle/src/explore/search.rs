@@ -47,6 +47,8 @@ pub(super) struct SearchScope {
     pub(super) ttl: bool,
     /// The server may be dialled beside the one that it replaces.
     pub(super) beside: bool,
+    /// The server may refuse its listings, and may answer calls while it does not answer a listing.
+    pub(super) refusals: bool,
 }
 
 /// Visits every state in the scope, until an invariant breaks.
@@ -136,6 +138,7 @@ fn a_long_random_walk_breaks_no_invariant() {
         pace: Pace::Ticks,
         ttl: true,
         beside: true,
+        refusals: true,
     };
     let events = if is_small() { EVENTS_IN_SMALL } else { EVENTS };
     let (opened, violation) = walk(&scope, events);

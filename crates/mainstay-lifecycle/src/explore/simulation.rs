@@ -148,7 +148,11 @@ impl Simulation {
     /// Every event that can come next in this scope.
     pub(super) fn events(&self, scope: &SearchScope) -> Vec<TimedInput> {
         let &SearchScope {
-            pace, ttl, beside, ..
+            pace,
+            ttl,
+            beside,
+            refusals,
+            ..
         } = scope;
         let mut events: Vec<TimedInput> = commands(beside).map(TimedInput::at_once).collect();
         let adjusted = scope
@@ -161,6 +165,7 @@ impl Simulation {
             let reports = reports(current).into_iter();
             let probes = self.machine.policy.probe.is_some();
             let reports = reports.filter(|report| match report {
+                Input::Listed(_, Listing::Refused) | Input::ListFailed(_, _, ANSWERED) => refusals,
                 Input::Listed(_, listing) => ttl || *listing != said,
                 Input::Retired(..) => beside,
                 Input::CallFailed(_, Recovery::Retry, YOUNGER_CALLS_THAT_FINISH) => beside,
@@ -256,6 +261,7 @@ impl TimedInput {
                 used: seen(activity.used),
                 busy: activity.busy,
                 stopped: activity.stopped,
+                answered: activity.answered,
             }),
         }
     }
@@ -268,10 +274,14 @@ pub(super) struct ServerActivity {
     used: bool,
     busy: bool,
     stopped: bool,
+    answered: bool,
 }
 
 impl ServerActivity {
-    pub(super) const ACTIVE: Self = Self::of(true, true, false);
+    pub(super) const ACTIVE: Self = Self {
+        answered: true,
+        ..Self::of(true, true, false)
+    };
     pub(super) const UNUSED: Self = Self::of(true, false, false);
     pub(super) const SILENT: Self = Self::of(false, true, false);
     /// With a call in flight.
@@ -286,6 +296,7 @@ impl ServerActivity {
             used,
             busy,
             stopped: false,
+            answered: false,
         }
     }
 }
@@ -327,8 +338,17 @@ const YOUNGER_CALLS_THAT_FINISH: OtherCalls = OtherCalls {
     can_finish: true,
 };
 
+/// A connection on which a call was answered since the listing began.
+const ANSWERED: Vitals = Vitals {
+    last_received: NOW,
+    used: NOW,
+    busy: false,
+    stopped: false,
+    answered: true,
+};
+
 /// Every report but `Closed` and `Reachable`, plausible or not.
-fn reports(generation: Generation) -> [Input; 28] {
+fn reports(generation: Generation) -> [Input; 30] {
     [
         Input::Begun(generation),
         Input::Opened(generation),
@@ -341,10 +361,12 @@ fn reports(generation: Generation) -> [Input; 28] {
         Input::Listed(generation, Listing::Good { ttl: None }),
         Input::Listed(generation, Listing::Good { ttl: Some(TTL) }),
         Input::Listed(generation, Listing::Unconfirmed),
-        Input::ListFailed(generation, Recovery::Retry),
-        Input::ListFailed(generation, Recovery::RetryAfter(RETRY_AFTER)),
-        Input::ListFailed(generation, Recovery::RetryLack),
-        Input::ListFailed(generation, Recovery::Login),
+        Input::Listed(generation, Listing::Refused),
+        Input::ListFailed(generation, Recovery::Retry, Vitals::default()),
+        Input::ListFailed(generation, Recovery::Retry, ANSWERED),
+        Input::ListFailed(generation, Recovery::RetryAfter(RETRY_AFTER), Vitals::default()),
+        Input::ListFailed(generation, Recovery::RetryLack, Vitals::default()),
+        Input::ListFailed(generation, Recovery::Login, Vitals::default()),
         Input::ListChanged(generation),
         Input::Lost(generation),
         Input::Retired(generation, Recovery::Retry),
@@ -370,7 +392,7 @@ fn shift_open(open: &mut OpenConnection, shift: &impl Fn(Moment) -> Moment) {
     listings.not_before = shift(listings.not_before).max(NOW);
     match &mut listings.phase {
         ListingPhase::Current { until, .. } => *until = until.map(shift),
-        ListingPhase::Due(at) => *at = shift(*at),
+        ListingPhase::Due(at) | ListingPhase::Refused(at) => *at = shift(*at),
         ListingPhase::Running { by, .. } => *by = shift(*by),
     }
     match &mut open.silence {

@@ -3,6 +3,8 @@
 //! The trace never reads the machine's memory. It counts what must be counted (connections, tokens, failures in a row) and
 //! says what an input requires of the effects that follow it.
 
+use std::time::Duration;
+
 use crate::effect::{CloseMode, Effect};
 use crate::explore::invariants::{Violation, ensure};
 use crate::input::{Input, Listing, OtherCalls, Recovery, Vitals};
@@ -41,6 +43,10 @@ pub(super) struct Current {
     pub(super) owes_listing: bool,
     /// No listing starts before this moment.
     pub(super) list_from: Moment,
+    /// Nor before this one, unless the server reports a change: it refused the last listing.
+    pub(super) refused_until: Moment,
+    /// The pause after the last listing, if that was refused.
+    refused_pause: Duration,
     list_failures: u32,
     call_failures: u32,
     /// A probe is under way: when it was sent, and its deadline.
@@ -318,6 +324,8 @@ impl Trace {
             listing_by: None,
             owes_listing: false,
             list_from: now,
+            refused_until: now,
+            refused_pause: Duration::ZERO,
             list_failures: 0,
             call_failures: 0,
             probe: None,
@@ -379,6 +387,7 @@ impl Trace {
         };
         current.listing_by = current.listing_by.map(shift);
         current.list_from = shift(current.list_from).max(now);
+        current.refused_until = shift(current.refused_until).max(now);
         current.probe = current.probe.map(|(sent, by)| (shift(sent), shift(by)));
     }
 }
@@ -412,7 +421,7 @@ impl Current {
             Input::Retired(_, recovery) => return Expectation::end(ExpectedEnd::Loss(recovery)),
             Input::Listed(_, listing) if self.listing_by.take().is_some() => {
                 self.list_failures = 0;
-                self.owes_listing |= listing == Listing::Unconfirmed;
+                self.note_listing_answer(listing, now, policy);
                 if self.stage == ConnectionStage::Open {
                     let proof_at = Some(now + policy.stable_after);
                     self.stage = ConnectionStage::Listed { proof_at };
@@ -420,8 +429,13 @@ impl Current {
                     self.forget_probe();
                 }
             }
-            Input::ListFailed(_, recovery) => return self.note_failed_listing(recovery, now, policy),
-            Input::ListChanged(_) => self.owes_listing |= self.is_open(),
+            Input::ListFailed(_, recovery, vitals) => {
+                return self.note_failed_listing(recovery, vitals, now, policy);
+            }
+            Input::ListChanged(_) => {
+                self.owes_listing |= self.is_open();
+                self.refused_until = now;
+            }
             Input::CallFailed(_, Recovery::RetryAfter(pause), _) if self.is_listed() => {
                 return Expectation {
                     hold_until: Some(now + pause.min(policy.limits.retry_after)),
@@ -459,7 +473,29 @@ impl Current {
         Expectation::default()
     }
 
-    fn note_failed_listing(&mut self, recovery: Recovery, now: Moment, policy: &Policy) -> Expectation {
+    /// A change that was reported during the listing is listed soon, whatever this listing brought.
+    fn note_listing_answer(&mut self, listing: Listing, now: Moment, policy: &Policy) {
+        let has_changed = self.owes_listing;
+        match listing {
+            Listing::Good { .. } | Listing::Unconfirmed => self.refused_pause = Duration::ZERO,
+            Listing::Refused => {
+                let doubled = (self.refused_pause * 2).min(policy.backoff.ceiling());
+                self.refused_pause = doubled.max(policy.relist_pause);
+                if !has_changed {
+                    self.refused_until = now + self.refused_pause;
+                }
+            }
+        }
+        self.owes_listing |= !matches!(listing, Listing::Good { .. });
+    }
+
+    fn note_failed_listing(
+        &mut self,
+        recovery: Recovery,
+        vitals: Vitals,
+        now: Moment,
+        policy: &Policy,
+    ) -> Expectation {
         if self.listing_by.take().is_none() {
             return Expectation::default();
         }
@@ -469,6 +505,9 @@ impl Current {
             Recovery::RetryLack => (policy.lack_pause, false),
             _ => (policy.relist_pause, true),
         };
+        // Callers use a connection that was listed, and no other.
+        let is_well = vitals.answered || (vitals.busy && !vitals.stopped);
+        let counts = counts && !(is_well && self.is_listed());
         self.list_failures += u32::from(counts);
         self.list_from = self.list_from.max(now + pause);
         let is_over = self.list_failures >= policy.discovery_failures.get();
@@ -482,7 +521,7 @@ impl Current {
             ConnectionStage::Open | ConnectionStage::Listed { .. } => {}
         }
         let mut expected = match self.listing_by {
-            Some(by) if by <= now => self.note_failed_listing(Recovery::Retry, now, policy),
+            Some(by) if by <= now => self.note_failed_listing(Recovery::Retry, vitals, now, policy),
             Some(_) | None => Expectation::default(),
         };
         if let Some(probe) = &policy.probe {
@@ -538,7 +577,8 @@ impl Current {
     }
 
     fn note_listing(&mut self, now: Moment, policy: &Policy) -> Result<(), Violation> {
-        let is_free = self.is_open() && self.listing_by.is_none() && self.list_from <= now;
+        let is_due = self.list_from.max(self.refused_until) <= now;
+        let is_free = self.is_open() && self.listing_by.is_none() && is_due;
         ensure(is_free, Violation::WrongListing)?;
         self.listing_by = Some(now + policy.limits.list);
         self.list_from = now + policy.relist_pause;

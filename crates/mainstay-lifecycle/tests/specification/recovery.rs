@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mainstay_lifecycle::{
     Backoff, Bucket, CloseMode, DisconnectReason, Effect, Input, OtherCalls, Pause, Policy, Recovery, State,
-    StateKind, WhenSpent,
+    StateKind, Vitals, WhenSpent,
 };
 
 use crate::server::{Activity, Server, seconds};
@@ -526,7 +526,7 @@ fn no_pause_that_a_server_asks_for_is_longer_than_the_policy_grants() {
     assert_eq!(effects, [Effect::Hold(generation, server.now + seconds(300))]);
 
     server.give(Input::ListChanged(generation));
-    server.give(Input::ListFailed(generation, hour));
+    server.give(Input::ListFailed(generation, hour, Vitals::default()));
     let next = server.deadline().expect("the next listing");
     assert!(next.at <= server.now + seconds(300));
 
@@ -542,7 +542,11 @@ fn a_listed_server_may_postpone_its_next_listing_for_ever() {
     for _ in 0..10 {
         server.pass(seconds(100));
         server.give(Input::ListChanged(generation));
-        server.give(Input::ListFailed(generation, Recovery::RetryAfter(seconds(60))));
+        server.give(Input::ListFailed(
+            generation,
+            Recovery::RetryAfter(seconds(60)),
+            Vitals::default(),
+        ));
     }
     assert_eq!(server.kind(), StateKind::Connected);
 }

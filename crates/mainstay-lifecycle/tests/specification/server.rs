@@ -127,6 +127,7 @@ impl Server {
             used,
             busy,
             stopped: self.activity == Activity::Stopped,
+            answered: false,
         }
     }
 

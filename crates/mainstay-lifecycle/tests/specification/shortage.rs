@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mainstay_lifecycle::{
     Attempt, Backoff, Bucket, Cause, CloseMode, Effect, Input, Listing, Pause, Policy, Recovery, State,
-    StateKind, Timer,
+    StateKind, Timer, Vitals,
 };
 
 use crate::server::{Server, seconds};
@@ -62,7 +62,11 @@ fn listings_that_fail_by_a_shortage_do_not_end_the_connection() {
     server.pass(seconds(2));
     server.give(Input::ListChanged(generation));
     for _ in 0..10 {
-        let effects = server.give(Input::ListFailed(generation, Recovery::RetryLack));
+        let effects = server.give(Input::ListFailed(
+            generation,
+            Recovery::RetryLack,
+            Vitals::default(),
+        ));
         assert_eq!(effects, []);
         assert_eq!(server.pass(seconds(2)), [Effect::List(generation)]);
     }

@@ -59,6 +59,8 @@ pub(crate) struct Connection {
     held_until: AtomicU64,
     /// When a probe was last not answered in time, in milliseconds of the clock; zero where none was.
     probe_missed: AtomicU64,
+    /// How many calls had been answered when the last listing began.
+    answered_before_listing: AtomicU64,
     pub(crate) calls: CallRecord,
 }
 
@@ -96,6 +98,7 @@ impl Connection {
             used: AtomicU64::new(clock.millis()),
             held_until: AtomicU64::new(0),
             probe_missed: AtomicU64::new(0),
+            answered_before_listing: AtomicU64::new(0),
             calls: CallRecord::default(),
         }
     }
@@ -259,6 +262,7 @@ impl Connection {
             busy,
             // Whether anything can come of what it works on. One that has nothing to do is judged by its answers alone.
             stopped: busy && (!self.peer.has_call_sent() || self.pid.is_some_and(is_stopped)),
+            answered: stats.calls_answered > self.answered_before_listing.load(Ordering::Relaxed),
         }
     }
 
@@ -319,6 +323,8 @@ impl Connection {
 
     /// A listing starts: a change that is reported from now on is a new one.
     pub(crate) fn listing_starts(&self) {
+        let answered = self.peer.stats().calls_answered;
+        self.answered_before_listing.store(answered, Ordering::Relaxed);
         self.inbound.listing_starts();
     }
 }

@@ -132,6 +132,7 @@ impl Keeper {
     /// Detach, then close: callers lose the connection before its teardown begins.
     fn close(&mut self, generation: Generation, mode: CloseMode) {
         self.slot.current.store(None);
+        self.listing_failure = None;
         if let Some(connection) = self
             .connection
             .take_if(|connection| connection.generation == generation)
@@ -282,6 +283,7 @@ impl Keeper {
                     }
                 }
             }
+            Cause::ListingRefused => "the server refused to be listed".to_owned(),
             Cause::ListingFailed => format!("not listed within {:?}", policy.limits.list),
             Cause::Lost => "the connection ended".to_owned(),
             Cause::LoginRequired => "the server asks for a login".to_owned(),
@@ -367,6 +369,8 @@ impl Keeper {
             is_leaving: self.is_leaving(),
             listed_at: self.last_good.listed_at(),
             stale_since: self.last_good.stale_since(),
+            listing_failure: self.listing_failure.clone(),
+            next_listing: self.next_listing(),
             stale_reports: self.slot.stale_reports(),
             ended: self.ended.clone(),
             unrestored: live.map_or(0, |connection| connection.unrestored()),
@@ -399,6 +403,15 @@ impl Keeper {
 
     fn next_retry(&self) -> Option<SystemTime> {
         let at = self.next_attempt()?;
+        Some(deadline::time_of_day_in(at.since(self.clock.now())))
+    }
+
+    /// When a live connection is listed again whose last listing failed.
+    fn next_listing(&self) -> Option<SystemTime> {
+        let State::Connected(live) = self.machine.state() else {
+            return None;
+        };
+        let at = live.next_listing().filter(|_| self.listing_failure.is_some())?;
         Some(deadline::time_of_day_in(at.since(self.clock.now())))
     }
 

@@ -91,6 +91,8 @@ pub(crate) struct Keeper {
     /// When the first of the calls in a row failed that count against the connection.
     failing_since: Instant,
     last_failure: Option<Arc<Failure>>,
+    /// Why the last listing on this connection failed, if it did.
+    listing_failure: Option<Arc<Failure>>,
     /// The failure in the report that is being handled.
     reported_failure: Option<Arc<Failure>>,
     last_stop: Option<Stopped>,
@@ -146,6 +148,7 @@ impl Keeper {
             unreachable_since: None,
             failing_since: Instant::now(),
             last_failure: None,
+            listing_failure: None,
             reported_failure: None,
             ended: None,
             last_stop: None,

@@ -49,11 +49,13 @@ pub(crate) fn of_dial(error: &DialError) -> Recovery {
     }
 }
 
-/// What can resolve a listing that failed.
-pub(crate) fn of_listing(error: &ListError) -> Recovery {
+/// What can resolve a listing that failed; `None` if the server answered it, which shows that its connection is well.
+pub(crate) fn of_listing(error: &ListError) -> Option<Recovery> {
     match error {
-        ListError::Request { error, .. } => of_opening(error),
-        ListError::Page(_) | ListError::Panicked(_) => Recovery::Retry,
+        ListError::Request { error, .. } if is_answer(error) => None,
+        ListError::Page(_) => None,
+        ListError::Request { error, .. } => Some(of_opening(error)),
+        ListError::Panicked(_) => Some(Recovery::Retry),
     }
 }
 
@@ -115,6 +117,19 @@ pub(crate) fn http(error: &RequestError) -> Option<&HttpFailure> {
         | RequestError::BadAnswer(_)
         | RequestError::Cancelled { .. }
         | RequestError::TimedOut { .. } => None,
+    }
+}
+
+/// Whether the server has answered a request of Mainstay itself with an error that a new connection would not mend.
+fn is_answer(error: &RequestError) -> bool {
+    match error {
+        RequestError::Rpc(_) | RequestError::BadAnswer(_) => true,
+        RequestError::Send(_) => match http(error) {
+            // It has no 401, and this machine caused no failure that it lacks something for.
+            Some(HttpFailure::LocalLack { .. }) | None => false,
+            Some(failure) => of_http(failure) == Consequence::Nothing,
+        },
+        RequestError::TimedOut { .. } | RequestError::Lost { .. } | RequestError::Cancelled { .. } => false,
     }
 }
 
@@ -190,6 +205,40 @@ mod tests {
         };
         assert_eq!(of(rustix::io::Errno::MFILE), Recovery::RetryLack);
         assert_ne!(of(rustix::io::Errno::PIPE), Recovery::RetryLack);
+    }
+
+    #[test]
+    fn a_listing_that_the_server_answers_with_an_error_says_nothing_against_its_connection() {
+        let over_http = |failure| ListError::Request {
+            method: "tools/list",
+            error: RequestError::Send(SendFailure::new(Outcome::Unknown, failure)),
+        };
+        let status = |status| {
+            over_http(HttpFailure::Status {
+                status,
+                body: String::new(),
+            })
+        };
+        assert_eq!(of_listing(&status(422)), None);
+        assert_eq!(of_listing(&status(502)), Some(Recovery::Retry));
+        let refused = HttpFailure::AuthRequired {
+            status: 401,
+            challenge: Challenge::default(),
+        };
+        assert_eq!(of_listing(&over_http(refused)), Some(Recovery::Login));
+        let busy = HttpFailure::Throttled {
+            status: 429,
+            retry_after: Some(Duration::from_secs(7)),
+        };
+        let pause = Recovery::RetryAfter(Duration::from_secs(7));
+        assert_eq!(of_listing(&over_http(busy)), Some(pause));
+        let lack = HttpFailure::LocalLack {
+            lack: Lack::Descriptors,
+        };
+        assert_eq!(of_listing(&over_http(lack)), Some(Recovery::RetryLack));
+        let error = RequestError::Rpc(crate::wire::RpcError::new(-32603, "no"));
+        let method = "tools/list";
+        assert_eq!(of_listing(&ListError::Request { method, error }), None);
     }
 
     #[test]

@@ -114,8 +114,11 @@ impl Keeper {
                 } else {
                     Listing::Good { ttl: None }
                 };
-                if current == Some(generation) && matches!(worth, Listing::Good { .. }) {
-                    self.listings.done = self.listings.started;
+                if current == Some(generation) {
+                    self.listing_failure = None;
+                    if matches!(worth, Listing::Good { .. }) {
+                        self.listings.done = self.listings.started;
+                    }
                 }
                 Input::Listed(generation, worth)
             }
@@ -126,13 +129,17 @@ impl Keeper {
                     let failure = Failure::new(&self.slot, Some(generation), message)
                         .asking_for(error.challenge())
                         .over_http(&self.slot, error.http());
-                    tracing::warn!(server = %self.slot.name, generation = generation.0, error = %failure.message, "listing failed");
-                    self.listings.failed = self.listings.started;
-                    // What is published was right once, and may not be any more.
-                    self.last_good.mark_stale(&self.slot, &mut self.tasks);
-                    self.note_failure(Arc::new(failure));
+                    self.note_failed_listing(failure);
                 }
-                Input::ListFailed(generation, recovery::of_listing(&error))
+                match recovery::of_listing(&error) {
+                    None => Input::Listed(generation, Listing::Refused),
+                    Some(recovery) => {
+                        let vitals = self
+                            .connection_of(generation)
+                            .map(|connection| connection.vitals());
+                        Input::ListFailed(generation, recovery, vitals.unwrap_or_default())
+                    }
+                }
             }
             Report::ListChanged(generation) => Input::ListChanged(generation),
             Report::Lost(generation, failure) => {
@@ -220,6 +227,24 @@ impl Keeper {
             self.credit_work(generation);
             self.note_failure(failure);
         }
+    }
+
+    /// What is published was right once, and may not be any more. A server that refuses its listings again and again is one line
+    /// in the log for each reason.
+    fn note_failed_listing(&mut self, failure: Failure) {
+        let (server, generation) = (&self.slot.name, failure.generation.map(|generation| generation.0));
+        let error = &failure.message;
+        let last = self.listing_failure.as_ref();
+        if last.is_some_and(|last| last.message == *error) {
+            tracing::debug!(%server, generation, error, "listing failed again");
+        } else {
+            tracing::warn!(%server, generation, error, "listing failed");
+        }
+        let failure = Arc::new(failure);
+        self.listings.failed = self.listings.started;
+        self.listing_failure = Some(failure.clone());
+        self.last_good.mark_stale(&self.slot, &mut self.tasks);
+        self.note_failure(failure);
     }
 
     fn note_failure(&mut self, failure: Arc<Failure>) {

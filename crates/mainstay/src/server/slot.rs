@@ -85,6 +85,8 @@ impl Slot {
             is_leaving: false,
             listed_at: None,
             stale_since: None,
+            listing_failure: None,
+            next_listing: None,
             transport: None,
             stale_reports: 0,
             unrestored: 0,

@@ -68,6 +68,10 @@ pub struct Status {
     pub listed_at: Option<SystemTime>,
     /// Since when the catalog is stale, if it is.
     pub stale_since: Option<SystemTime>,
+    /// Why the last listing on this connection failed, if it did. What was listed before stays published; calls go on.
+    pub listing_failure: Option<Arc<Failure>>,
+    /// When a connected server is listed again after a listing that failed.
+    pub next_listing: Option<SystemTime>,
     /// Reports of old generations that came late and changed nothing.
     pub stale_reports: u64,
     /// How many subscriptions, with the log level, the live connection has not got yet, or does not accept. They are

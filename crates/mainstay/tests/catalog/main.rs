@@ -15,6 +15,7 @@ mod following;
 mod last_good;
 mod listing;
 mod refreshing;
+mod refusals;
 mod restoring;
 mod subscriptions;
 

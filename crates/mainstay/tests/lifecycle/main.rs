@@ -17,6 +17,7 @@ mod hanging_close;
 mod lazy;
 mod panicking;
 mod probing;
+mod refused_listings;
 mod restart;
 mod resting;
 mod slow_start;
