@@ -1,6 +1,6 @@
 //! `cargo xtask partners`: the real MCP servers that tests talk to, pinned in `tests/partners`, old releases of the SDKs, pinned in
-//! `tests/old-sdks`, the real clients, pinned in `tests/clients`, a real host, pinned in `tests/hosts`, and a real authorization
-//! server, pinned in `tests/authorization-server`, installed below `target/partners`.
+//! `tests/old-sdks`, the real clients, pinned in `tests/clients` and `tests/nemo-agent-toolkit`, a real host, pinned in `tests/hosts`, and
+//! a real authorization server, pinned in `tests/authorization-server`, installed below `target/partners`.
 //!
 //! `partners.json` says how each partner is started; the crate `mainstay-partner` reads it.
 
@@ -20,6 +20,8 @@ const CLIENTS: &str = "tests/clients";
 const OLD_SDKS: &str = "tests/old-sdks";
 /// A client and a server that trace, and what decodes spans.
 const TRACES: &str = "tests/traces";
+/// An agent framework with an MCP client of its own.
+const NEMO_AGENT_TOOLKIT: &str = "tests/nemo-agent-toolkit";
 /// Hosts that read their configuration and list its servers without a login.
 const HOSTS: &str = "tests/hosts";
 const AUTHORIZATION_SERVER: &str = "tests/authorization-server";
@@ -38,6 +40,12 @@ pub(crate) fn install(project: &Project) -> Result<()> {
         .context("cannot install the partners from PyPI")?;
     python::install(project, TRACES, &project.built("partners/traces"))
         .context("cannot install the partners that trace from PyPI")?;
+    python::install(
+        project,
+        NEMO_AGENT_TOOLKIT,
+        &project.built("partners/nemo-agent-toolkit"),
+    )
+    .context("cannot install NeMo Agent Toolkit from PyPI, which needs Python 3.11 to 3.13")?;
     npm::install(project, OLD_SDKS, &project.built("partners/old/npm"))
         .context("cannot install the old releases of the TypeScript SDK")?;
     python::install_releases(

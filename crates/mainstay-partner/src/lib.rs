@@ -130,18 +130,33 @@ pub fn system_program(name: &str) -> Option<PathBuf> {
 /// When `MAINSTAY_PARTNERS` promises partners and this one is not there.
 #[must_use]
 pub fn traced_python() -> Option<PathBuf> {
+    python_in("traces")
+}
+
+/// The Python that has NVIDIA NeMo Agent Toolkit, or `None` when the calling test should return early; a line on stderr says so.
+///
+/// # Panics
+///
+/// When `MAINSTAY_PARTNERS` promises partners and this one is not there.
+#[must_use]
+pub fn nemo_agent_toolkit_python() -> Option<PathBuf> {
+    python_in("nemo-agent-toolkit")
+}
+
+/// The Python of the environment that is installed under this name.
+fn python_in(environment: &str) -> Option<PathBuf> {
     let promised = env::var_os("MAINSTAY_PARTNERS").map(PathBuf::from);
     let is_promised = promised
         .as_ref()
         .is_some_and(|promised| !promised.as_os_str().is_empty());
-    let found = locate(promised, installed()).map(|file| file.with_file_name("traces").join("bin/python"));
+    let found = locate(promised, installed()).map(|file| file.with_file_name(environment).join("bin/python"));
     let found = found.filter(|python| python.is_file());
     assert!(
         found.is_some() || !is_promised,
-        "the Python that traces is not there; run `cargo xtask partners`"
+        "the Python of {environment} is not there; run `cargo xtask partners`"
     );
     if found.is_none() {
-        eprintln!("skipped: no Python that traces; run `cargo xtask partners` to have it");
+        eprintln!("skipped: no Python of {environment}; run `cargo xtask partners` to have it");
     }
     found
 }

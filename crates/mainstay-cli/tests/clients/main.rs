@@ -3,12 +3,15 @@
 //! Each client does with each server whatever both can. What was seen is the matrix in `docs/clients.md`: the test fails when
 //! the document says anything else, and writes it anew when `UPDATE_MATRIX` is set. `cargo xtask partners` installs clients
 //! and servers.
+//!
+//! `nemo_agent_toolkit` has a framework whose client starts servers anew by itself.
 
 mod child;
 mod client;
 mod inspector;
 mod lossless;
 mod matrix;
+mod nemo_agent_toolkit;
 mod script;
 mod server;
 mod way;

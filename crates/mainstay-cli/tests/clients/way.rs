@@ -99,12 +99,12 @@ impl Home {
     }
 
     /// What a client must hand to a server that it starts: clients pass on little of their own environment.
-    fn environment(&self) -> [(&'static str, String); 3] {
+    pub(crate) fn environment(&self) -> [(&'static str, String); 3] {
         let home = self.path().to_str().expect("a path in UTF-8").to_owned();
-        let runtime = format!("{home}/run");
         [
-            ("HOME", home),
-            ("MAINSTAY_RUNTIME", runtime),
+            ("HOME", home.clone()),
+            // Not MAINSTAY_RUNTIME, so that the daemon is found as it is found by everybody.
+            ("XDG_RUNTIME_DIR", home),
             (MARK, self.mark.clone()),
         ]
     }
