@@ -62,9 +62,11 @@ pub struct OAuthClient {
 pub enum ClientAuthentication {
     /// The ID alone.
     None,
-    /// The secret in the `Authorization` header.
+    /// ID and secret in the `Authorization` header.
     SecretBasic(SecretText),
-    /// The secret in the body.
+    /// ID and secret in the `Authorization` header, and the ID in the body too.
+    SecretBasicWithId(SecretText),
+    /// ID and secret in the body.
     SecretPost(SecretText),
     /// An assertion whose audience is the issuer that knows the client.
     PrivateKeyJwt {
@@ -113,10 +115,37 @@ impl ClientAuthentication {
     pub fn method(&self) -> AuthMethod {
         match self {
             Self::None => AuthMethod::None,
-            Self::SecretBasic(_) => AuthMethod::ClientSecretBasic,
+            Self::SecretBasic(_) | Self::SecretBasicWithId(_) => AuthMethod::ClientSecretBasic,
             Self::SecretPost(_) => AuthMethod::ClientSecretPost,
             Self::PrivateKeyJwt { .. } => AuthMethod::PrivateKeyJwt,
         }
+    }
+
+    /// The other ways to send the same secret that the server accepts.
+    pub(crate) fn others(&self, metadata: &AuthorizationServerMetadata) -> Vec<Self> {
+        let others = match self {
+            Self::None | Self::PrivateKeyJwt { .. } => Vec::new(),
+            Self::SecretBasic(secret) => {
+                vec![
+                    Self::SecretBasicWithId(secret.clone()),
+                    Self::SecretPost(secret.clone()),
+                ]
+            }
+            Self::SecretBasicWithId(secret) => {
+                vec![
+                    Self::SecretBasic(secret.clone()),
+                    Self::SecretPost(secret.clone()),
+                ]
+            }
+            Self::SecretPost(secret) => {
+                vec![
+                    Self::SecretBasic(secret.clone()),
+                    Self::SecretBasicWithId(secret.clone()),
+                ]
+            }
+        };
+        let is_accepted = |other: &Self| metadata.accepts(other.method()) != Some(false);
+        others.into_iter().filter(is_accepted).collect()
     }
 }
 
@@ -147,31 +176,32 @@ pub enum ClientError {
 
 /// Chooses how a configured client authenticates: with its key, else with its secret, else not at all.
 ///
-/// A server without a list accepts `client_secret_basic` (RFC 8414 section 2), which comes first of the methods with a
-/// secret. A client with neither secret nor key is a public client, whatever the server lists.
+/// A server without a list accepts `client_secret_basic` (RFC 8414 section 2). Of the two methods with a secret that a server lists,
+/// `client_secret_post` comes first: the servers on the Python SDK list both and take only that one as it is specified. A client
+/// with neither secret nor key is a public client, whatever the server lists.
 pub(crate) fn choose_authentication(
     secret: Option<&SecretText>,
     key: Option<&Arc<SigningKey>>,
     metadata: &AuthorizationServerMetadata,
 ) -> Result<ClientAuthentication, ClientError> {
-    let listed = metadata.token_endpoint_auth_methods_supported.as_deref();
-    let accepts = |method: AuthMethod| match listed {
-        Some(listed) => listed.iter().any(|name| name == method.as_str()),
-        None => true,
-    };
+    let lists = |method: AuthMethod| metadata.accepts(method) == Some(true);
+    let accepts = |method: AuthMethod| metadata.accepts(method) != Some(false);
     match (key, secret) {
         (Some(key), _) if accepts(AuthMethod::PrivateKeyJwt) => with_key(key, metadata),
+        (_, Some(secret)) if lists(AuthMethod::ClientSecretPost) => {
+            Ok(ClientAuthentication::SecretPost(secret.clone()))
+        }
         (_, Some(secret)) if accepts(AuthMethod::ClientSecretBasic) => {
             Ok(ClientAuthentication::SecretBasic(secret.clone()))
         }
-        (_, Some(secret)) if accepts(AuthMethod::ClientSecretPost) => {
-            Ok(ClientAuthentication::SecretPost(secret.clone()))
-        }
         (None, None) => Ok(ClientAuthentication::None),
         (_, _) if accepts(AuthMethod::None) => Ok(ClientAuthentication::None),
-        (_, _) => Err(ClientError::NoCommonMethod {
-            accepted: listed.unwrap_or_default().to_vec(),
-        }),
+        (_, _) => {
+            let listed = metadata.token_endpoint_auth_methods_supported.as_ref();
+            Err(ClientError::NoCommonMethod {
+                accepted: listed.cloned().unwrap_or_default(),
+            })
+        }
     }
 }
 

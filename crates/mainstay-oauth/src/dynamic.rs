@@ -186,19 +186,18 @@ impl DynamicRegistration {
     }
 }
 
-/// A public client needs no secret to keep, so it comes first. A server without a list accepts `client_secret_basic`.
+/// A public client needs no secret to keep, so it comes first. `client_secret_post` comes before `client_secret_basic`, which servers
+/// on the Python SDK list and take only with `client_id` in the body too. A server without a list accepts `client_secret_basic`.
 fn choose_method(metadata: &AuthorizationServerMetadata) -> Result<AuthMethod, RegistrationError> {
     let Some(accepted) = &metadata.token_endpoint_auth_methods_supported else {
         return Ok(AuthMethod::ClientSecretBasic);
     };
     let own = [
         AuthMethod::None,
-        AuthMethod::ClientSecretBasic,
         AuthMethod::ClientSecretPost,
+        AuthMethod::ClientSecretBasic,
     ];
-    let found = own
-        .into_iter()
-        .find(|own| accepted.iter().any(|name| name == own.as_str()));
+    let found = own.into_iter().find(|own| metadata.accepts(*own) == Some(true));
     found.ok_or_else(|| RegistrationError::NoCommonMethod {
         accepted: accepted.clone(),
     })

@@ -1,5 +1,7 @@
 //! Form bodies, and how a client authenticates in them.
 
+use std::fmt;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use url::Url;
@@ -16,6 +18,15 @@ const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-be
 /// The parameters of a request to an authorization server, in order.
 #[derive(Clone, Default)]
 pub(crate) struct Form(Vec<(&'static str, String)>);
+
+/// The values may be secrets, so only the names are shown.
+impl fmt::Debug for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.0.iter().map(|(name, _)| name))
+            .finish()
+    }
+}
 
 impl Form {
     pub(crate) fn grant(grant_type: &str) -> Self {
@@ -62,6 +73,11 @@ impl Form {
                 ClientAuthentication::None => self = self.with("client_id", id),
                 // The header names the client: some servers refuse a request that names it twice.
                 ClientAuthentication::SecretBasic(secret) => authorization = Some(basic(id, secret)),
+                // Others refuse one that names it once.
+                ClientAuthentication::SecretBasicWithId(secret) => {
+                    self = self.with("client_id", id);
+                    authorization = Some(basic(id, secret));
+                }
                 ClientAuthentication::SecretPost(secret) => {
                     self = self.with("client_id", id).with("client_secret", secret.expose());
                 }

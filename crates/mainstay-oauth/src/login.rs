@@ -3,6 +3,7 @@
 //! Each method takes the result of the last [`LoginStep`] and returns the next one. An error ends the login, except for
 //! a refused callback that leaves it waiting and for input out of turn, which changes nothing.
 
+mod authenticating;
 mod begin;
 mod choice;
 mod error;
@@ -13,6 +14,7 @@ use std::time::SystemTime;
 
 use url::Url;
 
+use self::authenticating::AuthenticatingClient;
 use self::choice::ClientChoice;
 pub use self::error::LoginError;
 pub use self::step::{AuthorizationAddress, CompletedLogin, LoginStep};
@@ -20,9 +22,10 @@ use crate::address::{AddressRules, check_redirect};
 use crate::callback::{CallbackError, Expected};
 use crate::client::OAuthClient;
 use crate::context::Context;
-use crate::device::DeviceCode;
+use crate::device::{DeviceCode, DeviceError};
 use crate::discovery::{Discovered, Discovery, DiscoveryOptions, DiscoveryStep};
 use crate::dynamic::DynamicRegistration;
+use crate::form::Form;
 use crate::grant::{LoginGrant, RequestedAccess};
 use crate::http::HttpResponse;
 use crate::pkce::Verifier;
@@ -60,12 +63,12 @@ enum Stage {
         verifier: Verifier,
         redirect_uri: Url,
     },
-    StartingDevice(LoginTarget, OAuthClient),
-    Polling(LoginTarget, OAuthClient, DeviceCode),
+    StartingDevice(LoginTarget, AuthenticatingClient),
+    Polling(LoginTarget, AuthenticatingClient, DeviceCode),
     /// Requests an ID-JAG from the identity provider.
     AskingIdentityProvider(LoginTarget, OAuthClient),
     /// The last request; its response holds the tokens.
-    Requesting(LoginTarget, Option<OAuthClient>),
+    Requesting(LoginTarget, Option<AuthenticatingClient>, Form),
     Ended,
 }
 
@@ -136,20 +139,34 @@ impl Login {
                     None => self.start_device(target, client, context),
                 }
             }
-            Stage::StartingDevice(target, client) => {
-                let (device, prompt) = DeviceCode::read(response, &self.rules, context.now)?;
-                let until = device.next_poll(context.now);
-                self.stage = Stage::Polling(target, client, device);
-                Ok(LoginStep::ShowCode { prompt, until })
+            Stage::StartingDevice(target, mut client) => {
+                match DeviceCode::read(response, &self.rules, context.now) {
+                    Ok((device, prompt)) => {
+                        let until = device.next_poll(context.now);
+                        self.stage = Stage::Polling(target, client, device);
+                        Ok(LoginStep::ShowCode { prompt, until })
+                    }
+                    Err(DeviceError::Token(error)) => {
+                        client.fall_back(error).map_err(DeviceError::Token)?;
+                        self.ask_for_device_code(target, client, context)
+                    }
+                    Err(error) => Err(error.into()),
+                }
             }
-            Stage::Polling(target, client, mut device) => {
-                match device.handle_poll(response, self.token_times(context))? {
-                    Some(tokens) => Ok(self.finish(&target, Some(&client), tokens)),
-                    None => {
+            Stage::Polling(target, mut client, mut device) => {
+                match device.handle_poll(response, self.token_times(context)) {
+                    Ok(Some(tokens)) => Ok(self.finish(&target, Some(client.client()), tokens)),
+                    Ok(None) => {
                         let until = device.next_poll(context.now);
                         self.stage = Stage::Polling(target, client, device);
                         Ok(LoginStep::Wait { until })
                     }
+                    Err(DeviceError::Token(error)) => {
+                        client.fall_back(error).map_err(DeviceError::Token)?;
+                        self.stage = Stage::Polling(target, client, device);
+                        self.resume(context)
+                    }
+                    Err(error) => Err(error.into()),
                 }
             }
             Stage::AskingIdentityProvider(target, client) => {
@@ -158,16 +175,28 @@ impl Login {
                 let form = target.access.jwt_bearer(&id_jag);
                 self.request(target, Some(client), form, context)
             }
-            Stage::Requesting(target, client) => {
+            Stage::Requesting(target, mut client, form) => {
                 let tokens = token::read(response, Expect::Bearer, self.token_times(context));
-                let is_workload = matches!(self.options.grant, LoginGrant::Workload { .. });
-                let refused = if is_workload {
-                    LoginError::Workload
-                } else {
-                    LoginError::Token
+                let error = match tokens {
+                    Ok(tokens) => {
+                        let client = client.as_ref().map(AuthenticatingClient::client);
+                        return Ok(self.finish(&target, client, tokens));
+                    }
+                    Err(error) => error,
                 };
-                let tokens = tokens.map_err(refused)?;
-                Ok(self.finish(&target, client.as_ref(), tokens))
+                let again = match &mut client {
+                    Some(client) => client.fall_back(error),
+                    None => Err(error),
+                };
+                again.map_err(|error| match self.options.grant {
+                    LoginGrant::Workload { .. } => LoginError::Workload(error),
+                    LoginGrant::AuthorizationCode
+                    | LoginGrant::Device
+                    | LoginGrant::ClientCredentials
+                    | LoginGrant::TokenExchange { .. }
+                    | LoginGrant::Enterprise(_) => LoginError::Token(error),
+                })?;
+                self.send_token_request(target, client, form, context)
             }
             stage @ (Stage::Listening(..) | Stage::Browsing { .. } | Stage::Ended) => {
                 self.stage = stage;
@@ -241,11 +270,8 @@ impl Login {
             return Err(expired.into());
         }
         let form = target.access.device_code(&device.code);
-        let request = form.into_request(
-            target.found.metadata.token_endpoint.clone(),
-            Some(client),
-            context,
-        )?;
+        let endpoint = target.found.metadata.token_endpoint.clone();
+        let request = form.into_request(endpoint, Some(client.client()), context)?;
         self.requested_at = Some(context.now);
         Ok(LoginStep::Send(request))
     }

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use url::Url;
 
 use crate::address::{AddressError, AddressRules};
+use crate::client::AuthMethod;
 use crate::document::{self, DocumentError, TEXT_LIMIT, bounded, bounded_list};
 use crate::http::HttpResponse;
 use crate::well_known;
@@ -137,6 +138,13 @@ impl AuthorizationServerMetadata {
             client_id_metadata_document_supported: false,
             authorization_response_iss_parameter_supported: false,
         }
+    }
+
+    /// Whether the token endpoint accepts a method; `None` if the server lists none, which means `client_secret_basic` (RFC 8414
+    /// section 2), and which many servers leave out although they accept others.
+    pub(crate) fn accepts(&self, method: AuthMethod) -> Option<bool> {
+        let listed = self.token_endpoint_auth_methods_supported.as_ref()?;
+        Some(listed.iter().any(|name| name == method.as_str()))
     }
 
     /// Whether the server accepts ID-JAGs, the assertions of enterprise-managed authorization.

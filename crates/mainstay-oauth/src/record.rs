@@ -31,6 +31,9 @@ pub struct LoginRecord {
     pub client_id: Option<String>,
     /// How that client authenticates.
     pub method: AuthMethod,
+    /// Whether the token endpoint wants `client_id` in the body beside `client_secret_basic`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub id_in_body: bool,
     /// The algorithm of client assertions, such as `ES256`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assertion_algorithm: Option<String>,
@@ -104,7 +107,12 @@ impl LoginRecord {
             Some(client) => client.secret.as_ref(),
             None => stored.and_then(|stored| stored.client_secret.as_ref()),
         };
-        let authentication = ClientAuthentication::of_secret(self.method, id, secret)?;
+        let authentication = match ClientAuthentication::of_secret(self.method, id, secret)? {
+            ClientAuthentication::SecretBasic(secret) if self.id_in_body => {
+                ClientAuthentication::SecretBasicWithId(secret)
+            }
+            authentication => authentication,
+        };
         Ok(Some(OAuthClient::new(&self.issuer, id, authentication)))
     }
 

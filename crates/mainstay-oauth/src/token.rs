@@ -80,6 +80,22 @@ fn suffix(description: &Option<String>) -> String {
 }
 
 impl TokenError {
+    /// Whether the server may have refused the client before it looked at the grant. Servers on the Python SDK said
+    /// `unauthorized_client` for a client that they could not authenticate, and others say `invalid_request` for one that
+    /// authenticates in two ways.
+    pub(crate) fn may_refuse_client(&self) -> bool {
+        match self {
+            Self::InvalidClient { .. } => true,
+            Self::Rejected { status, code, .. } => {
+                *status == 401 || matches!(code.as_str(), "invalid_request" | "unauthorized_client")
+            }
+            Self::InvalidGrant { .. }
+            | Self::Temporary { .. }
+            | Self::Document(_)
+            | Self::Unusable { .. } => false,
+        }
+    }
+
     /// Whether the same request may succeed later.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Temporary { .. })

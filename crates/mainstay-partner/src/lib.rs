@@ -9,6 +9,7 @@
 
 mod http;
 mod protected;
+mod python_protected;
 mod serving;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use serde::Deserialize;
 
 pub use http::{HttpPartner, HttpPartners, RunningServer, free_port};
 pub use protected::{ProtectedServer, ProtectedStats, TokenFault};
+pub use python_protected::{PythonFramework, PythonProtectedServer};
 pub use serving::serve_http;
 
 /// The real servers, each ready to be started over stdio; [`Partners::over_http`] has those that speak HTTP too.

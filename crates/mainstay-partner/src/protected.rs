@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -162,7 +162,7 @@ impl ProtectedServer {
     /// forms.
     #[must_use]
     pub fn browser(&self) -> String {
-        format!("python3 {}", self.person.display())
+        browser_of(&self.person)
     }
 
     /// Opens an address as the person does, and enters a code if a page asks for one. Returns the address it ends at.
@@ -172,18 +172,7 @@ impl ProtectedServer {
     /// When the pages cannot be followed.
     #[must_use]
     pub fn browse(&self, address: &str, code: Option<&str>) -> String {
-        let output = Command::new("python3")
-            .arg(&self.person)
-            .arg(address)
-            .args(code)
-            .output()
-            .expect("Python is there");
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        browse_as(&self.person, address, code)
     }
 
     fn ask<T: DeserializeOwned>(&self, path: &str) -> T {
@@ -199,6 +188,27 @@ impl ProtectedServer {
         let (_head, body) = answer.split_once("\r\n\r\n").expect("a head");
         serde_json::from_str(body).expect("JSON")
     }
+}
+
+/// The command of the browser of this person.
+pub(crate) fn browser_of(person: &Path) -> String {
+    format!("python3 {}", person.display())
+}
+
+/// Opens an address as this person, and returns the address it ends at.
+pub(crate) fn browse_as(person: &Path, address: &str, code: Option<&str>) -> String {
+    let output = Command::new("python3")
+        .arg(person)
+        .arg(address)
+        .args(code)
+        .output()
+        .expect("Python is there");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 impl Drop for ProtectedServer {

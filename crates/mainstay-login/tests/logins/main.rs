@@ -3,6 +3,7 @@
 mod authorization_server;
 mod configured;
 mod hostile;
+mod python_servers;
 mod soak;
 mod store;
 mod support;

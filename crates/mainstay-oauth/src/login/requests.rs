@@ -2,6 +2,7 @@
 
 use url::Url;
 
+use super::authenticating::AuthenticatingClient;
 use super::{AuthorizationAddress, CompletedLogin, Login, LoginError, LoginStep, LoginTarget, Next, Stage};
 use crate::callback::Expected;
 use crate::client::{AuthMethod, ClientAuthentication, OAuthClient};
@@ -10,6 +11,7 @@ use crate::device::DeviceError;
 use crate::discovery::Discovered;
 use crate::dynamic::DynamicRegistration;
 use crate::form::Form;
+use crate::grant::LoginGrant;
 use crate::pkce::Verifier;
 use crate::record::LoginRecord;
 use crate::registration::STORED_VERSION;
@@ -93,14 +95,22 @@ impl Login {
         client: OAuthClient,
         context: &Context<'_>,
     ) -> Next {
+        let client = AuthenticatingClient::new(client, &target.found.metadata);
+        self.ask_for_device_code(target, client, context)
+    }
+
+    pub(super) fn ask_for_device_code(
+        &mut self,
+        target: LoginTarget,
+        client: AuthenticatingClient,
+        context: &Context<'_>,
+    ) -> Next {
         let Some(endpoint) = target.found.metadata.device_authorization_endpoint.clone() else {
             let issuer = target.found.issuer;
             return Err(DeviceError::NotOffered { issuer }.into());
         };
-        let request = target
-            .access
-            .device_start()
-            .into_request(endpoint, Some(&client), context)?;
+        let form = target.access.device_start();
+        let request = form.into_request(endpoint, Some(client.client()), context)?;
         self.stage = Stage::StartingDevice(target, client);
         Ok(LoginStep::Send(request))
     }
@@ -112,9 +122,30 @@ impl Login {
         form: Form,
         context: &Context<'_>,
     ) -> Next {
+        let with_others = |client| match self.options.grant {
+            // A workload's token is sent once.
+            LoginGrant::Workload { .. } => AuthenticatingClient::fixed(client),
+            LoginGrant::AuthorizationCode
+            | LoginGrant::Device
+            | LoginGrant::ClientCredentials
+            | LoginGrant::TokenExchange { .. }
+            | LoginGrant::Enterprise(_) => AuthenticatingClient::new(client, &target.found.metadata),
+        };
+        let client = client.map(with_others);
+        self.send_token_request(target, client, form, context)
+    }
+
+    pub(super) fn send_token_request(
+        &mut self,
+        target: LoginTarget,
+        client: Option<AuthenticatingClient>,
+        form: Form,
+        context: &Context<'_>,
+    ) -> Next {
         let endpoint = target.found.metadata.token_endpoint.clone();
-        let request = form.into_request(endpoint, client.as_ref(), context)?;
-        self.stage = Stage::Requesting(target, client);
+        let authenticating = client.as_ref().map(AuthenticatingClient::client);
+        let request = form.clone().into_request(endpoint, authenticating, context)?;
+        self.stage = Stage::Requesting(target, client, form);
         self.requested_at = Some(context.now);
         Ok(LoginStep::Send(request))
     }
@@ -147,6 +178,9 @@ impl Login {
             user: self.options.user.clone(),
             client_id: client.map(|client| client.id.clone()),
             method: client.map_or(AuthMethod::None, |client| client.authentication.method()),
+            id_in_body: client.is_some_and(|client| {
+                matches!(client.authentication, ClientAuthentication::SecretBasicWithId(_))
+            }),
             assertion_algorithm: algorithm,
             token_endpoint: metadata.token_endpoint.clone(),
             revocation_endpoint: metadata.revocation_endpoint.clone(),

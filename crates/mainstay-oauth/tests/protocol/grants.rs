@@ -481,6 +481,14 @@ fn a_refused_workload_is_never_retried_and_tries_no_other_grant() {
         assert_eq!(error.retry_after(), None);
         assert_eq!(script.sent_to(TOKEN).len(), 1);
     }
+    // Not even by a client that could authenticate in another way.
+    let mut script = metadata(json!({"token_endpoint_auth_methods_supported": null})).answer(
+        TOKEN,
+        401,
+        &json!({"error": "invalid_client"}),
+    );
+    script.run(with_client(workload())).unwrap_err();
+    script.only(TOKEN);
 }
 
 #[test]

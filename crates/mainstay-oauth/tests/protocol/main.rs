@@ -1,5 +1,6 @@
 //! The protocol as a driver sees it: scripted servers answer, a scripted person agrees.
 
+mod authentication;
 mod bad_input;
 mod conformance;
 mod discovery;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use mainstay_oauth::{
-    AuthMethod, ClientError, ConfiguredClient, LoginError, LoginGrant, LoginOptions, Registration,
-    RegistrationError, SecretText, SigningKey,
+    AuthMethod, ConfiguredClient, LoginError, LoginGrant, LoginOptions, Registration, RegistrationError,
+    SecretText, SigningKey,
 };
 use ring::rand::SystemRandom;
 use serde_json::{Value, json};
@@ -16,11 +16,11 @@ use crate::support::{
 
 const DOCUMENT: &str = "https://app.example.com/client.json";
 
-fn metadata(changes: Value) -> Script {
+pub(crate) fn metadata(changes: Value) -> Script {
     Script::usual().json(ISSUER_OAUTH, &but(server_metadata(ISSUER), changes))
 }
 
-fn configured(secret: Option<&str>) -> LoginOptions {
+pub(crate) fn configured(secret: Option<&str>) -> LoginOptions {
     let mut options = options();
     options.client.configured = Some(ConfiguredClient {
         id: "mine".to_owned(),
@@ -30,7 +30,7 @@ fn configured(secret: Option<&str>) -> LoginOptions {
     options
 }
 
-fn key() -> Arc<SigningKey> {
+pub(crate) fn key() -> Arc<SigningKey> {
     let pem = include_str!("../../src/signing/test-p256.pem");
     Arc::new(SigningKey::from_pem(pem, None, &SystemRandom::new()).unwrap())
 }
@@ -215,9 +215,10 @@ fn a_registration_asks_for_the_best_method_that_the_server_accepts() {
             "none",
         ),
         (
-            json!(["client_secret_post", "client_secret_basic"]),
-            "client_secret_basic",
+            json!(["client_secret_basic", "client_secret_post"]),
+            "client_secret_post",
         ),
+        (json!(["client_secret_basic"]), "client_secret_basic"),
         (
             json!(["private_key_jwt", "client_secret_post"]),
             "client_secret_post",
@@ -400,91 +401,6 @@ fn after_a_move_to_another_issuer_nothing_of_the_old_registration_is_used() {
     assert!(script.sent.iter().all(|sent| !sent.body.contains("registered")));
     assert_eq!(completed.record.issuer, new);
     assert_eq!(completed.registration.unwrap().issuer, new);
-}
-
-#[test]
-fn a_configured_secret_goes_where_the_server_accepts_it() {
-    for (accepted, basic, post) in [
-        (json!(null), true, false),
-        (json!(["client_secret_basic", "client_secret_post"]), true, false),
-        (json!(["client_secret_post"]), false, true),
-        (json!(["none"]), false, false),
-    ] {
-        let mut script = metadata(json!({"token_endpoint_auth_methods_supported": accepted}));
-        script.run(configured(Some("s p+"))).unwrap();
-        let request = script.only(TOKEN);
-        let form = request.form();
-        let header = "Basic bWluZTpzK3AlMkI=";
-        assert_eq!(
-            request.authorization.as_deref(),
-            basic.then_some(header),
-            "{accepted}"
-        );
-        assert_eq!(
-            !form.contains_key("client_id"),
-            basic,
-            "Basic names the client in the header alone"
-        );
-        assert_eq!(
-            form.get("client_secret").map(String::as_str),
-            post.then_some("s p+")
-        );
-    }
-    let mut script = metadata(json!({"token_endpoint_auth_methods_supported": ["tls_client_auth"]}));
-    let error = script.run(configured(Some("s"))).unwrap_err();
-    assert!(
-        matches!(error, LoginError::Client(ClientError::NoCommonMethod { .. })),
-        "{error}"
-    );
-}
-
-#[test]
-fn a_configured_client_without_secret_is_public_whatever_the_server_lists() {
-    let mut script = metadata(json!({"token_endpoint_auth_methods_supported": ["client_secret_basic"]}));
-    script.run(configured(None)).unwrap();
-    assert_eq!(script.only(TOKEN).form()["client_id"], "mine");
-    assert_eq!(script.only(TOKEN).authorization, None);
-}
-
-#[test]
-fn a_key_comes_before_a_secret_and_signs_for_the_issuer() {
-    let accepted = json!({
-        "token_endpoint_auth_methods_supported": ["client_secret_basic", "private_key_jwt"],
-        "token_endpoint_auth_signing_alg_values_supported": ["ES256"],
-    });
-    let mut options = configured(Some("s"));
-    options.client.signing_key = Some(key());
-    let mut script = metadata(accepted);
-    script.run(options.clone()).unwrap();
-    let form = script.only(TOKEN).form();
-    assert_eq!(
-        form["client_assertion_type"],
-        "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-    );
-    let claims = crate::grants::claims(&form["client_assertion"]);
-    assert_eq!(claims["aud"], ISSUER);
-    assert_eq!(claims["iss"], "mine");
-    assert_eq!(script.only(TOKEN).authorization, None);
-    assert_eq!(form.get("client_secret"), None);
-    let mut script = metadata(json!({"token_endpoint_auth_methods_supported": ["client_secret_post"]}));
-    script.run(options).unwrap();
-    assert_eq!(script.only(TOKEN).form()["client_secret"], "s");
-}
-
-#[test]
-fn a_key_that_the_server_cannot_verify_is_refused_before_the_browser_opens() {
-    let mut options = configured(None);
-    options.client.signing_key = Some(key());
-    let mut script = metadata(json!({
-        "token_endpoint_auth_methods_supported": ["private_key_jwt"],
-        "token_endpoint_auth_signing_alg_values_supported": ["RS256"],
-    }));
-    let error = script.run(options).unwrap_err();
-    assert!(
-        matches!(error, LoginError::Client(ClientError::Key(_))),
-        "{error}"
-    );
-    assert!(script.browsed.is_none());
 }
 
 #[test]
