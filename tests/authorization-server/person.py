@@ -1,4 +1,4 @@
-"""A browser and the person in front of it: opens an address, follows redirects, submits each form it is shown.
+"""A browser and the person in front of it: opens an address or a file, follows redirects, submits each form it is shown.
 
     person.py ADDRESS [CODE | --stop-at=PATH]
 
@@ -23,11 +23,14 @@ class Forms(html.parser.HTMLParser):
         self.action = None
         self.fields = {}
         self.is_open = False
+        self.refresh = None
 
     def handle_starttag(self, tag, attributes):
         given = dict(attributes)
         if tag == "form" and self.action is None:
             self.action, self.is_open = given.get("action"), True
+        elif tag == "meta" and given.get("http-equiv") == "refresh":
+            self.refresh = given["content"].partition("url=")[2]
         elif tag == "input" and self.is_open and given.get("name"):
             self.fields[given["name"]] = given.get("value")
 
@@ -60,6 +63,9 @@ def main():
     for _ in range(STEPS_LIMIT):
         forms = Forms()
         forms.feed(page.read().decode())
+        if forms.refresh:
+            page = browser.open(forms.refresh, timeout=20)
+            continue
         if forms.action is None:
             print(page.geturl())
             return

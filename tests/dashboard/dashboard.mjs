@@ -6,6 +6,7 @@
 import { spawn, execFileSync } from "node:child_process";
 import { createRequire } from "node:module";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer as createHttpServer } from "node:http";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -111,11 +112,36 @@ page.on("console", (message) => { if (message.type() === "error" && !/Failed to 
 page.on("dialog", (dialog) => { problems.push(`dialog ${dialog.message()}`); dialog.dismiss(); });
 page.setDefaultTimeout(WAIT);
 const row = (name) => page.locator("tbody tr", { has: page.locator(`th a[href="#/servers/${name}"]`) });
-const pidOf = (name) => page.evaluate(async (wanted) => {
-  const headers = { Authorization: `Bearer ${localStorage.getItem("mainstay-token")}` };
-  const { servers } = await (await fetch("../api/v1/servers", { headers })).json();
-  return servers.find((server) => server.name === wanted).process.pid;
-}, name);
+/** A request to the control API of the program, as its owner. */
+async function control(path, body) {
+  const token = readFileSync(join(directory, "state/mainstay/control-token"), "utf8").trim();
+  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+  const response = await fetch(`http://127.0.0.1:${port}/api/v1${path}`, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body) });
+  return response.json();
+}
+const pidOf = async (name) => (await control("/servers")).servers.find((server) => server.name === name).process.pid;
+
+/** Another program at the port of the dashboard: it notes what it gets, and answers each request so. */
+async function impostor(answer) {
+  const got = [];
+  let noticed = () => {};
+  const server = createHttpServer((request, response) => {
+    let body = "";
+    request.on("data", (piece) => { body += piece; });
+    request.on("end", () => {
+      got.push(`${request.method} ${request.url} ${JSON.stringify(request.headers)} ${body}`);
+      response.setHeader("Connection", "close");
+      answer(request, response);
+      noticed();
+    });
+  });
+  await new Promise((ready) => server.listen(port, "127.0.0.1", ready));
+  return {
+    got,
+    gets: async (many) => { while (got.length < many) await new Promise((wake) => { noticed = wake; }); },
+    close: () => new Promise((closed) => { server.close(closed); server.closeAllConnections(); }),
+  };
+}
 
 /** A client of the gateway with a session: a function that makes one request. */
 async function connectClient(name) {
@@ -149,13 +175,18 @@ try {
     check(!page.url().includes("login"), `the address is ${page.url()}`);
     await mark();
   });
-  await step("a login link works once", async () => {
-    const other = await browser.newContext();
-    const second = await other.newPage();
-    await second.goto(link);
-    await second.locator("#toast", { hasText: "mainstay ui" }).waitFor({ timeout: WAIT });
-    check(await second.locator("tbody tr th").count() === 0, "a server is shown");
-    await other.close();
+  await step("a login link works once, and its second use logs out the page that it opened", async () => {
+    const twice = loginLink();
+    const [first, second] = await Promise.all([browser.newContext(), browser.newContext()]);
+    const [opened, late] = [await first.newPage(), await second.newPage()];
+    await opened.goto(twice);
+    await opened.locator("tbody tr th").first().waitFor();
+    await late.goto(twice);
+    await late.locator("#toast", { hasText: "logged out too" }).waitFor({ timeout: WAIT });
+    check(await late.locator("tbody tr th").count() === 0, "a server is shown");
+    await opened.locator("#banner", { hasText: "not logged in" }).waitFor({ timeout: WAIT });
+    await first.close();
+    await second.close();
   });
   await step("a server that is wrong comes first, with its reason", async () => {
     await row("broken").locator(".why", { hasText: /no database|exit|status 3/ }).waitFor();
@@ -215,10 +246,7 @@ try {
     await page.locator(".timeline li", { hasText: /cancel .*tools\/call wait.* by dashboard/ }).waitFor();
   });
   await step("what a catalog changed is shown, as text", async () => {
-    await page.evaluate(async () => {
-      const headers = { Authorization: `Bearer ${localStorage.getItem("mainstay-token")}`, "Content-Type": "application/json" };
-      await fetch("../api/v1/servers/hostile/call", { method: "POST", headers, body: JSON.stringify({ tool: "grow" }) });
-    });
+    await control("/servers/hostile/call", { tool: "grow" });
     const revision = page.locator("details.revision", { hasText: "<img src=x" }).first();
     await revision.locator("summary").click();
     await revision.locator("ins", { hasText: "<script>window.harmed=8</script>" }).waitFor();
@@ -347,6 +375,39 @@ try {
     await row("demo").locator(".badge", { hasText: "connected" }).waitFor();
     check(await page.locator("#banner").isHidden(), "the banner is still there");
     check(await page.evaluate(() => window.mark) >= 1, "the page was loaded again");
+  });
+  await step("a page that was loaded again is still logged in", async () => {
+    await page.reload();
+    await row("demo").locator(".badge", { hasText: "connected" }).waitFor();
+    await mark();
+  });
+  await step("another program that took the port gets nothing that is of use, from a page that waits and from one that it serves itself", async () => {
+    await stop("SIGKILL");
+    const taken = await impostor((request, response) => {
+      if (request.url === "/ui/") return response.setHeader("Content-Type", "text/html").end("<title>taken</title>");
+      return response.setHeader("Content-Type", "application/json").end(JSON.stringify({ sealed: "00".repeat(80), token: "x" }));
+    });
+    await taken.gets(4);
+    check(taken.got.every((request) => !/authorization|page2\./i.test(request)), `it got ${taken.got.join("\n")}`);
+    // A page of its own reads whatever the browser stores for this address.
+    const visitor = await page.context().newPage();
+    await visitor.goto(`http://127.0.0.1:${port}/ui/`);
+    const stolen = JSON.parse(await visitor.evaluate(() => JSON.stringify({ ...localStorage })));
+    await visitor.close();
+    await taken.close();
+    await start();
+    await page.locator("#link", { hasText: "live" }).waitFor();
+    check(await page.evaluate(() => window.mark) >= 1, "the page was loaded again");
+    const { session, key } = JSON.parse(stolen["mainstay-page"]);
+    const bytes = (hex) => Uint8Array.from(hex.match(/../g), (byte) => parseInt(byte, 16));
+    const imported = await crypto.subtle.importKey("raw", bytes(key), "AES-GCM", false, ["decrypt"]);
+    for (const kind of ["run", "lasting"]) {
+      const asked = await fetch(`http://127.0.0.1:${port}/ui/token`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ session, key: kind, nonce: "n" }) });
+      const sealed = bytes((await asked.json()).sealed);
+      const opened = await crypto.subtle.decrypt({ name: "AES-GCM", iv: sealed.slice(0, 12), additionalData: new TextEncoder().encode("n") }, imported, sealed.slice(12)).then(() => true, () => false);
+      check(!opened, `what is stored opens a token with the ${kind} key`);
+    }
+    check(!/page2\./.test(JSON.stringify(stolen)), "a token is stored");
   });
   await step("the daemon has a page, which comes back when the daemon was killed and started again", async () => {
     mainstay("daemon", "start");

@@ -57,7 +57,7 @@ impl Admin {
                 "control-token",
                 "--admin-token-file",
             )?;
-            let pages = PageLogins::new(token.expose());
+            let pages = PageLogins::new(token.expose(), in_state_directory("page-key"));
             let service = Arc::new(ControlService::with_pages(&control, access, pages, None));
             let door = door.mount(&[API_ROOT, PAGE_ROOT, METRICS_PATH], Some(token), service);
             (door, Some(file))

@@ -11,6 +11,7 @@ mod admin;
 mod args;
 mod ask;
 mod auth;
+mod browser;
 mod call;
 mod check;
 mod completions;

@@ -3,7 +3,8 @@
 import { setAttribute, setText, soon } from "./dom.js";
 import { plain, plural } from "./format.js";
 import { counted } from "./states.js";
-import { logIn, request, Store } from "./store.js";
+import { logIn } from "./session.js";
+import { request, Store } from "./store.js";
 import { ServersView } from "./servers.js";
 import { ServerView } from "./server.js";
 import { SessionsView } from "./sessions.js";
@@ -71,7 +72,7 @@ function drawFrame() {
     setText(banner, `The configuration file is not applied; what was in force before stays in force. ${plain(problem, 600)}`);
   } else if (!banner.hidden) {
     setText(banner, store.link === "refused"
-      ? "This page is not logged in. Run `mainstay ui` to open it with a fresh login."
+      ? "This page is not logged in, or what answers here is not the Mainstay that let it in. Run `mainstay ui` to open it with a fresh login."
       : "Mainstay does not answer. What is shown here is the last that was known; the page comes back by itself.");
   }
   document.body.classList.toggle("away", store.link !== "live");

@@ -72,6 +72,9 @@ export function line(event) {
     case "reloaded": return `configuration applied, by ${by(event.by)}: ${report(event.report)}`;
     case "reload_refused": return `configuration refused, by ${by(event.by)}: ${plain(event.title, 300)}`;
     case "catalog_changed": return `offers changed: ${summary(event)}`;
+    case "page_link_used": return event.again
+      ? "a link to the dashboard was used twice: the page that it opened is logged out"
+      : `a link opened the dashboard${event.agent ? `, in ${plain(event.agent, 60)}` : ""}`;
     case "added": return "added";
     case "removed": return "removed";
     case "lost": return `${event.count} events were lost here`;

@@ -1,6 +1,9 @@
 // What the page knows, and the one stream that keeps it current. Nothing polls: the stream brings events as they happen and
 // the changed figures once a second, and it is opened again by itself when the program went away and came back.
 
+import { ApiError } from "./errors.js";
+import { forgetToken, pageToken } from "./session.js";
+
 const API = "../api/v1";
 const MAX_EVENTS = 5000;
 // Of one server: the last hour of one that fails every few seconds.
@@ -8,25 +11,26 @@ const MAX_TRANSITIONS = 500;
 const RETRY_FIRST = 500;
 const RETRY_LONGEST = 5000;
 
-export class ApiError extends Error {
-  constructor(problem, status) {
-    super(problem?.remedy ? `${problem.title}: ${problem.remedy}` : (problem?.title ?? `the request failed with status ${status}`));
-    this.status = status;
-  }
-}
-
 /** A request to the control API. */
 export async function request(path, { method = "GET", body, signal } = {}) {
-  const headers = authorized();
-  if (body !== undefined) headers["Content-Type"] = "application/json";
-  const response = await fetch(`${API}${path}`, {
-    method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body), credentials: "omit", cache: "no-store",
-  });
+  const headers = body === undefined ? {} : { "Content-Type": "application/json" };
+  const response = await send(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
   const text = await response.text();
   let document = null;
   try { document = text ? JSON.parse(text) : null; } catch { /* An error of something in between. */ }
   if (!response.ok) throw new ApiError(document, response.status);
   return document;
+}
+
+/** Sends a request with a token of this page, and once more if that has expired meanwhile. */
+async function send(path, { headers, ...options }) {
+  const once = async () => fetch(`${API}${path}`, {
+    ...options, headers: { ...headers, "Mainstay-Via": "dashboard", Authorization: `Bearer ${await pageToken()}` }, credentials: "omit", cache: "no-store",
+  });
+  const response = await once();
+  if (response.status !== 401) return response;
+  forgetToken();
+  return once();
 }
 
 export function serverPath(name) {
@@ -38,7 +42,7 @@ export function serverPath(name) {
  * neither send the token nor say why it failed.
  */
 export async function follow(path, message, signal) {
-  const response = await fetch(`${API}${path}`, { headers: authorized(), signal, credentials: "omit", cache: "no-store" });
+  const response = await send(path, { signal });
   if (!response.ok) throw new ApiError(await response.json().catch(() => null), response.status);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -57,25 +61,6 @@ export async function follow(path, message, signal) {
       if (data.length) message(name, JSON.parse(data.join("\n")));
     }
   }
-}
-
-// The token of this page. It stays with the origin, port included; a cookie would go to every program on this machine.
-const TOKEN = "mainstay-token";
-
-function authorized() {
-  const headers = { "Mainstay-Via": "dashboard" };
-  let token = null;
-  try { token = localStorage.getItem(TOKEN); } catch { /* Storage may be forbidden. */ }
-  if (token) headers.Authorization = `Bearer ${token}`;
-  return headers;
-}
-
-/** Exchanges the code of a login link for the token of this page. */
-export async function logIn(code) {
-  const response = await fetch("login", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code }), credentials: "omit" });
-  const answer = await response.json().catch(() => null);
-  if (!response.ok) throw new ApiError(answer, response.status);
-  localStorage.setItem(TOKEN, answer.token);
 }
 
 export class Store extends EventTarget {
@@ -126,6 +111,7 @@ export class Store extends EventTarget {
       } catch (error) {
         refused = error instanceof ApiError && (error.status === 401 || error.status === 403);
       }
+      forgetToken();
       this.#setLink(refused ? "refused" : "away");
       await new Promise((wake) => {
         this.#wake = wake;

@@ -25,7 +25,9 @@ mod router;
 mod scope;
 mod sessions;
 
-pub use door::{ClientInput, DoorError, DoorTokens, HttpDoor, HttpMount, MountBody, StreamEnd, TokenChanges};
+pub use door::{
+    ClientInput, DoorAddress, DoorError, DoorTokens, HttpDoor, HttpMount, MountBody, StreamEnd, TokenChanges,
+};
 pub use gateway::{Gateway, GatewayBuilder};
 pub use observer::GatewayCounts;
 pub use scope::Scope;

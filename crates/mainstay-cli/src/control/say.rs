@@ -144,6 +144,14 @@ pub(super) fn event(event: &EventRecord, paint: Paint) -> Text {
             paint.ink(Ink::Red, said)
         }
         EventDetail::CatalogChanged { change } => catalog_change(change),
+        EventDetail::PageLinkUsed { again: true, .. } => paint.ink(
+            Ink::Red,
+            "a link to the dashboard was used twice: the page that it opened is logged out",
+        ),
+        EventDetail::PageLinkUsed { agent, .. } => match agent {
+            Some(agent) => text!("a link opened the dashboard, in {}", plain(agent)),
+            None => "a link opened the dashboard".into(),
+        },
         EventDetail::Added => "added".into(),
         EventDetail::Removed => "removed".into(),
         EventDetail::Lost { count: lost } => {

@@ -3,8 +3,6 @@
 //! The browser's answer arrives at a port of this machine. Where the browser runs on another machine, the person pastes the
 //! address that it was sent to. Whichever comes first counts.
 
-mod browser;
-
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -18,6 +16,7 @@ use mainstay_login::{LoginPrompt, LoginProvider, LoginRequest, LoginSummary, Sta
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
 
 use crate::args::Common;
+use crate::browser::{self, Handover};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::json::LoggedInDocument;
 use crate::logins::{protect_with, provider_of, server_named};
@@ -41,6 +40,9 @@ pub(crate) struct LoginArgs {
     /// Print the address instead of opening a browser
     #[arg(long, conflicts_with = "device")]
     pub(crate) no_browser: bool,
+    /// Open a page that asks for a code, for a browser that cannot read the private file which opens the address otherwise
+    #[arg(long, conflicts_with_all = ["device", "no_browser"])]
+    pub(crate) code: bool,
     /// Show a code to enter on another device
     #[arg(long)]
     pub(crate) device: bool,
@@ -102,8 +104,11 @@ async fn log_in(
     request.scopes = (!arguments.scope.is_empty()).then(|| arguments.scope.clone());
     let done = async {
         let mut login = provider.login(request).await.map_err(anyhow::Error::from)?;
-        let reads_pasted = prompt(arguments, login.prompt(), screen);
-        wait(&mut login, reads_pasted, screen).await
+        let prompted = prompt(arguments, login.prompt(), screen).await;
+        let summary = wait(&mut login, prompted.reads_pasted, screen).await;
+        // What was made for the browser stays until then.
+        drop(prompted);
+        summary
     };
     let summary = done.await;
     if arguments.json {
@@ -121,10 +126,18 @@ async fn log_in(
     Ok(Exit::Success)
 }
 
-/// Tells the person what to do. Says whether an address may be pasted.
-fn prompt(arguments: &LoginArgs, prompt: &LoginPrompt, screen: &Screen) -> bool {
+/// What a person was told.
+#[derive(Default)]
+struct Prompted {
+    /// Whether an address may be pasted.
+    reads_pasted: bool,
+    _handover: Option<Handover>,
+}
+
+/// Tells the person what to do.
+async fn prompt(arguments: &LoginArgs, prompt: &LoginPrompt, screen: &Screen) -> Prompted {
     let address = match prompt {
-        LoginPrompt::Nothing => return false,
+        LoginPrompt::Nothing => return Prompted::default(),
         LoginPrompt::EnterCode(prompt) => {
             let page = prompt.verification_uri.to_string();
             screen.say(text!(
@@ -135,15 +148,23 @@ fn prompt(arguments: &LoginArgs, prompt: &LoginPrompt, screen: &Screen) -> bool 
             if let Some(whole) = &prompt.verification_uri_complete {
                 screen.say(text!("or open {}", plain(whole.as_str())));
             }
-            return false;
+            return Prompted::default();
         }
         LoginPrompt::Browse(address) => address.url().as_str(),
     };
-    let opened = !arguments.no_browser && browser::open(address, screen);
-    if opened {
-        screen.say("the browser should show the login now; if it does not, open this address:");
-    } else {
-        screen.say("open this address in a browser:");
+    let handover = match arguments.no_browser {
+        true => None,
+        false => browser::open(address, arguments.code, screen).await,
+    };
+    match handover.as_ref().map(Handover::code) {
+        Some(Some(code)) => screen.say(text!(
+            "the browser asks for the code {}; if it does not, open this address:",
+            plain(code)
+        )),
+        Some(None) => {
+            screen.say("the browser should show the login now; if it does not, open this address:");
+        }
+        None => screen.say("open this address in a browser:"),
     }
     screen.say(text!("  {}", plain(address)));
     let may_paste = arguments.no_browser || std::io::stdin().is_terminal();
@@ -152,7 +173,10 @@ fn prompt(arguments: &LoginArgs, prompt: &LoginPrompt, screen: &Screen) -> bool 
             "if the browser is on another machine, it ends at an address that it cannot load: paste that address here",
         );
     }
-    may_paste
+    Prompted {
+        reads_pasted: may_paste,
+        _handover: handover,
+    }
 }
 
 /// Waits for the browser's answer, or for a pasted address.

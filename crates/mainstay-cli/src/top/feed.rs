@@ -198,6 +198,7 @@ async fn on_message(message: EventMessage, sender: &mpsc::Sender<TopInput>) -> O
         EventDetail::Transition { .. }
         | EventDetail::Command { .. }
         | EventDetail::CatalogChanged { .. }
+        | EventDetail::PageLinkUsed { .. }
         | EventDetail::ReloadRefused { .. }
         | EventDetail::Unknown => false,
     };

@@ -3,7 +3,7 @@
 
 mod ended;
 mod keyring;
-mod pseudo_terminal;
+pub(crate) mod pseudo_terminal;
 mod secrets;
 mod served;
 mod system_keyring;

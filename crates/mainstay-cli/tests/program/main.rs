@@ -17,6 +17,7 @@ mod admin;
 mod bad_server;
 mod behind;
 mod bounded;
+mod browser;
 mod call;
 mod check;
 mod configuration;

@@ -73,6 +73,15 @@ pub enum EventDetail {
         #[serde(flatten)]
         change: CatalogChange,
     },
+    /// A browser used a link to the dashboard.
+    PageLinkUsed {
+        /// The number of the link.
+        link: u64,
+        /// Whether the link was used before. Then the page that the first use opened is logged out: one of the two was not the person.
+        again: bool,
+        /// The browser, as it names itself.
+        agent: Option<String>,
+    },
     /// A server was added.
     Added,
     /// A server was removed.

@@ -40,8 +40,10 @@ pub struct ProgramStatus {
 pub struct PageLink {
     /// Where a browser reaches the program, such as `http://127.0.0.1:40123`; `null` if that is where this request went.
     pub address: Option<String>,
-    /// The path with its fragment, below that address.
+    /// The path with its fragment, below that address. It holds a secret: it must not stand in a command line, which all users can read.
     pub path: String,
+    /// The number of the link, as the event `page_link_used` names it.
+    pub link: u64,
     /// How long it can be used.
     pub lifetime_ms: u64,
 }

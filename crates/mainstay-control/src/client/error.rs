@@ -1,6 +1,7 @@
 //! Why a request to the control API failed.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::api::ApiProblem;
@@ -24,6 +25,14 @@ pub enum ControlError {
     /// The answer is not one of this API. The program may be of another version.
     #[error("the answer of the control API cannot be read: {0}")]
     BadAnswer(String),
+    /// The program of another user listens there. It was sent nothing.
+    #[error("another user's program (user {user}) listens at {address}, so it is not sent the token")]
+    ForeignListener {
+        /// The address.
+        address: SocketAddr,
+        /// The user's number.
+        user: u32,
+    },
     /// The token cannot stand in a header.
     #[error("the token of the control API has characters that no token has")]
     BadToken,
@@ -38,6 +47,7 @@ impl ControlError {
             | Self::Broken(_)
             | Self::TimedOut(_)
             | Self::BadAnswer(_)
+            | Self::ForeignListener { .. }
             | Self::BadToken => None,
         }
     }

@@ -1,6 +1,7 @@
 //! A client of the control API, over a unix socket or TCP.
 
 mod error;
+mod listener;
 mod stream;
 
 use std::net::SocketAddr;
@@ -59,7 +60,8 @@ impl ControlClient {
         Self::new(ApiAddress::Unix(path.into()), None)
     }
 
-    /// A client for the API of `mainstay serve --admin` at this address.
+    /// A client for the API of `mainstay serve --admin` at this address. On Linux it sends no token to the program of another user (root
+    /// aside) that listens at an address of this machine.
     pub fn tcp(address: SocketAddr, token: impl Into<Secret>) -> Self {
         Self::new(ApiAddress::Tcp(address), Some(token.into()))
     }
@@ -380,7 +382,15 @@ impl ControlClient {
             }
             ApiAddress::Tcp(address) => {
                 let stream = TcpStream::connect(address).await;
-                send(stream.map_err(ControlError::Unreachable)?, request).await
+                let stream = stream.map_err(ControlError::Unreachable)?;
+                let client = stream.local_addr().map_err(ControlError::Unreachable)?;
+                match listener::foreign_server(client, *address) {
+                    Some(user) => Err(ControlError::ForeignListener {
+                        address: *address,
+                        user,
+                    }),
+                    None => send(stream, request).await,
+                }
             }
         }
     }

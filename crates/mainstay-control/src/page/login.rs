@@ -1,97 +1,138 @@
-//! How a browser is let in: a code that works once becomes a token for the page.
+//! How a browser is let in: with a link that works once.
 //!
-//! The token is signed with a key that comes from the program's own token, so that a page survives a restart of the program. A new
-//! token of the program ends all pages.
+//! If a link is used again, another program may have had it first. So the second use ends what the first one opened.
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// How long a code can be used: a browser opens at once.
+use super::session::{KeyKind, PageKeys, PageSessions, hex};
+
+/// How long a link can be used: a browser on a busy machine takes some seconds to start, and a person who copies it a few more.
 pub const PAGE_CODE_LIFETIME: Duration = Duration::from_secs(60);
 
-/// How long a page stays logged in.
-const PAGE_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// Codes that are not used yet; the oldest gives way.
-const CODES_LIMIT: usize = 16;
-
-/// How a token of a page begins.
-const PREFIX: &str = "page1";
+/// Links that are remembered, used ones included; the oldest gives way.
+const LINKS_LIMIT: usize = 64;
 
 /// The logins of pages.
 pub struct PageLogins {
-    key: hmac::Key,
-    codes: Mutex<VecDeque<(String, Instant)>>,
+    sessions: PageSessions,
+    links: Mutex<Links>,
+}
+
+#[derive(Default)]
+struct Links {
+    last: u64,
+    issued: VecDeque<IssuedLink>,
+}
+
+struct IssuedLink {
+    number: u64,
+    code: String,
+    at: Instant,
+    /// The session that its first use began.
+    opened: Option<String>,
+}
+
+/// What becomes of a code.
+pub(super) enum Redeemed {
+    /// It begins the session of a page.
+    Opened { link: u64, keys: PageKeys },
+    /// It was used before. The session of the first use is ended.
+    Again { link: u64 },
+    /// It is unknown or too old.
+    Refused,
 }
 
 impl PageLogins {
-    /// Logins for a program with this token.
-    pub fn new(token: &str) -> Self {
-        let root = hmac::Key::new(hmac::HMAC_SHA256, token.as_bytes());
-        let key = hmac::sign(&root, b"mainstay page login");
+    /// Logins for a program with this token. Pages come back after a restart if there is a file for a key; it is made if it is missing.
+    ///
+    /// Blocks the thread for as long as the file system takes.
+    pub fn new(token: &str, key_file: Option<PathBuf>) -> Self {
         Self {
-            key: hmac::Key::new(hmac::HMAC_SHA256, key.as_ref()),
-            codes: Mutex::default(),
+            sessions: PageSessions::new(token, key_file),
+            links: Mutex::default(),
         }
     }
 
-    /// A code that works once, within [`PAGE_CODE_LIFETIME`]; `None` if the system has no random numbers.
-    pub fn issue_code(&self) -> Option<String> {
+    /// The number and the code of a link that works once, within [`PAGE_CODE_LIFETIME`]; `None` if the system has no random numbers.
+    pub(crate) fn issue_link(&self) -> Option<(u64, String)> {
         let mut bytes = [0; 24];
         SystemRandom::new().fill(&mut bytes).ok()?;
         let code = hex(&bytes);
-        let mut codes = self.codes();
-        codes.retain(|(_, issued)| issued.elapsed() < PAGE_CODE_LIFETIME);
-        if codes.len() >= CODES_LIMIT {
-            codes.pop_front();
+        let mut links = self.links();
+        links
+            .issued
+            .retain(|link| link.opened.is_some() || link.at.elapsed() < PAGE_CODE_LIFETIME);
+        if links.issued.len() >= LINKS_LIMIT {
+            links.issued.pop_front();
         }
-        codes.push_back((code.clone(), Instant::now()));
-        Some(code)
+        links.last += 1;
+        let number = links.last;
+        links.issued.push_back(IssuedLink {
+            number,
+            code: code.clone(),
+            at: Instant::now(),
+            opened: None,
+        });
+        Some((number, code))
     }
 
-    /// The token of a page for a code.
-    pub(crate) fn redeem(&self, code: &str) -> Option<String> {
-        let mut codes = self.codes();
+    /// Uses a code for a page at this address.
+    pub(super) fn redeem(&self, code: &str, address: SocketAddr) -> Redeemed {
+        let mut links = self.links();
         // Codes are random and live for a minute: the time of a comparison tells nothing that helps.
-        let at = codes.iter().position(|(issued, _)| issued == code)?;
-        let (_, issued) = codes.remove(at)?;
-        drop(codes);
-        if issued.elapsed() >= PAGE_CODE_LIFETIME {
-            return None;
+        let Some(link) = links.issued.iter_mut().find(|link| link.code == code) else {
+            return Redeemed::Refused;
+        };
+        let number = link.number;
+        if let Some(session) = link.opened.clone() {
+            drop(links);
+            self.sessions.end(&session);
+            return Redeemed::Again { link: number };
         }
-        Some(self.token(unix_seconds() + PAGE_LIFETIME.as_secs()))
+        if link.at.elapsed() >= PAGE_CODE_LIFETIME {
+            return Redeemed::Refused;
+        }
+        match self.sessions.begin(address) {
+            Some(keys) => {
+                link.opened = Some(keys.session.clone());
+                Redeemed::Opened { link: number, keys }
+            }
+            None => Redeemed::Refused,
+        }
     }
 
-    fn token(&self, until: u64) -> String {
-        let signed = format!("{PREFIX}.{until}");
-        let tag = hmac::sign(&self.key, signed.as_bytes());
-        format!("{signed}.{}", hex(tag.as_ref()))
+    /// The next token of a session, which only its page can read.
+    pub(super) fn seal_token(
+        &self,
+        session: &str,
+        kind: KeyKind,
+        nonce: &str,
+        address: SocketAddr,
+    ) -> Option<String> {
+        self.sessions.seal_token(session, kind, nonce, address)
     }
 
     /// Whether this token lets a page in.
     pub(crate) fn admits(&self, token: &str) -> bool {
-        let Some((signed, tag)) = token.rsplit_once('.') else {
-            return false;
-        };
-        let (Some(tag), Some(until)) = (
-            unhex(tag),
-            signed
-                .strip_prefix(PREFIX)
-                .and_then(|rest| rest.strip_prefix('.')),
-        ) else {
-            return false;
-        };
-        let is_signed = hmac::verify(&self.key, signed.as_bytes(), &tag).is_ok();
-        is_signed && until.parse::<u64>().is_ok_and(|until| unix_seconds() < until)
+        self.sessions.admit(token).is_some()
     }
 
-    fn codes(&self) -> std::sync::MutexGuard<'_, VecDeque<(String, Instant)>> {
-        self.codes.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Completes when the session of this token is ended; `None` if it is no token of a page.
+    pub(crate) fn end_of(&self, token: &str) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let session = self.sessions.admit(token)?;
+        Some(self.sessions.end_of(session))
+    }
+
+    fn links(&self) -> MutexGuard<'_, Links> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -101,89 +142,54 @@ impl fmt::Debug for PageLogins {
     }
 }
 
-fn unix_seconds() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let is_hex = text.len().is_multiple_of(2) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !is_hex {
-        return None;
-    }
-    (0..text.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok())
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_code_works_once_and_its_token_until_it_expires() {
-        let logins = PageLogins::new("secret");
-        let code = logins.issue_code().unwrap();
-        assert_eq!(logins.redeem("another"), None);
-        let token = logins.redeem(&code).expect("the code is new");
-        assert_eq!(logins.redeem(&code), None);
-        assert!(logins.admits(&token));
-        assert!(!logins.admits(&logins.token(unix_seconds() - 1)), "expired");
+    const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7332);
+
+    fn open(logins: &PageLogins, code: &str) -> Option<PageKeys> {
+        match logins.redeem(code, HERE) {
+            Redeemed::Opened { keys, .. } => Some(keys),
+            Redeemed::Again { .. } | Redeemed::Refused => None,
+        }
     }
 
     #[test]
-    fn a_code_that_is_a_minute_old_is_refused() {
-        let logins = PageLogins::new("secret");
+    fn a_link_works_once_and_its_second_use_ends_the_page_that_it_opened() {
+        let logins = PageLogins::new("secret", None);
+        let (number, code) = logins.issue_link().unwrap();
+        assert!(open(&logins, "another").is_none());
+        let page = open(&logins, &code).expect("the link is new");
+        let token = |session: &str| logins.seal_token(session, KeyKind::Run, "n", HERE);
+        assert!(token(&page.session).is_some());
+        let again = logins.redeem(&code, HERE);
+        assert!(matches!(again, Redeemed::Again { link } if link == number));
+        assert_eq!(token(&page.session), None);
+    }
+
+    #[test]
+    fn a_link_that_is_a_minute_old_is_refused() {
+        let logins = PageLogins::new("secret", None);
         let age = |code: &str, age: Duration| {
-            let mut codes = logins.codes();
-            let (_, issued) = codes.iter_mut().find(|(issued, _)| issued == code).unwrap();
-            *issued = issued.checked_sub(age).expect("the machine runs for longer");
+            let mut links = logins.links();
+            let link = links.issued.iter_mut().find(|link| link.code == code).unwrap();
+            link.at = link.at.checked_sub(age).expect("the machine runs for longer");
         };
-        let [young, old] = [(); 2].map(|()| logins.issue_code().unwrap());
+        let [young, old] = [(); 2].map(|()| logins.issue_link().unwrap().1);
         age(&young, PAGE_CODE_LIFETIME - Duration::from_secs(5));
         age(&old, PAGE_CODE_LIFETIME);
-        assert_eq!(logins.redeem(&old), None);
-        assert!(logins.redeem(&young).is_some());
+        assert!(open(&logins, &old).is_none());
+        assert!(open(&logins, &young).is_some());
     }
 
     #[test]
-    fn a_token_outlives_the_program_and_not_its_token() {
-        let logins = PageLogins::new("secret");
-        let token = logins.redeem(&logins.issue_code().unwrap()).unwrap();
-        assert!(PageLogins::new("secret").admits(&token), "after a restart");
-        assert!(!PageLogins::new("another").admits(&token));
-        let later = token.replacen(PREFIX, "page2", 1);
-        let longer = {
-            let (signed, tag) = token.rsplit_once('.').unwrap();
-            format!("{signed}0.{tag}")
-        };
-        for forged in [
-            "",
-            "page1",
-            "page1.1",
-            "page1.99999999999.00",
-            "page1..é0",
-            &later,
-            &longer,
-        ] {
-            assert!(!logins.admits(forged), "{forged}");
+    fn many_links_push_out_the_oldest() {
+        let logins = PageLogins::new("secret", None);
+        let (_, first) = logins.issue_link().unwrap();
+        for _ in 0..LINKS_LIMIT {
+            logins.issue_link().unwrap();
         }
-    }
-
-    #[test]
-    fn many_codes_push_out_the_oldest() {
-        let logins = PageLogins::new("secret");
-        let first = logins.issue_code().unwrap();
-        for _ in 0..CODES_LIMIT {
-            logins.issue_code().unwrap();
-        }
-        assert_eq!(logins.redeem(&first), None);
+        assert!(open(&logins, &first).is_none());
     }
 }

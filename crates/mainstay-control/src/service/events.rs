@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::ControlService;
 use super::answer::{bytes_answer, stream_answer};
 use super::request::{Query, bad_parameter};
-use super::stream::{HEARTBEAT, HEARTBEAT_INTERVAL, PieceBody, Pieces, STREAM_START, lagged, write_event};
+use super::stream::{HEARTBEAT, HEARTBEAT_INTERVAL, Pieces, STREAM_START, lagged, write_event};
 use crate::api::{ApiProblem, LagMarker, LagReason};
 use crate::control::Hub;
 use crate::journal::{JournalEntry, JournalReader, JournalReading};
@@ -51,7 +51,7 @@ impl ControlService {
             instance: hub.instance.clone(),
             server,
         };
-        Ok(stream_answer(PieceBody::open(pieces, &self.0.watchers)?))
+        Ok(stream_answer(self.stream(pieces, headers)?))
     }
 }
 

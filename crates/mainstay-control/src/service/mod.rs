@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
+use hyper::header::AUTHORIZATION;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -42,6 +43,8 @@ pub(crate) use answer::{bytes_answer, json_answer};
 pub(crate) use request::read_json;
 use request::{Query, actor, read_body};
 use route::ApiRoute;
+pub(crate) use route::shown;
+use stream::{PieceBody, Pieces, StreamEnd};
 use watch::FiguresFeed;
 
 /// Where the API begins.
@@ -148,8 +151,7 @@ impl ControlService {
     {
         let (head, body) = request.into_parts();
         if is_page(head.uri.path()) {
-            let (path, pages) = (head.uri.path(), self.0.pages.as_ref());
-            return page::answer(&head.method, path, &head.headers, body, pages).await;
+            return page::answer(&head, body, self.0.pages.as_ref(), &self.0.hub.journal).await;
         }
         if head.uri.path() == METRICS_PATH {
             return metrics::answer(&self.0.hub, &head.method, &head.headers).await;
@@ -169,9 +171,9 @@ impl ControlService {
                 Ok(json_answer(&hub.server_status(&named).await))
             }
             ApiRoute::Catalog(name) => Ok(json_answer(&status::catalog(&hub.server(&name)?))),
-            ApiRoute::Stderr(name) => self.stderr(&hub.server(&name)?, &query),
+            ApiRoute::Stderr(name) => self.stderr(&hub.server(&name)?, &head.headers, &query),
             ApiRoute::Events => self.events(&head.headers, &query),
-            ApiRoute::Watch => self.watch().await,
+            ApiRoute::Watch => self.watch(&head.headers).await,
             ApiRoute::Call(name) => Ok(json_answer(&self.call(&name, &head.headers, body).await?)),
             ApiRoute::Ping(name) => {
                 read_body(&head.headers, body).await?;
@@ -240,9 +242,9 @@ impl ControlService {
     async fn page_link(&self) -> Result<PageLink, ApiProblem> {
         let pages = self.0.pages.as_ref();
         let pages = pages.ok_or_else(|| ApiProblem::not_supported("this program serves no dashboard"))?;
-        let code = pages.issue_code();
-        let code =
-            code.ok_or_else(|| ApiProblem::new(ProblemKind::Internal, "the system has no random numbers"))?;
+        let issued = pages.issue_link();
+        let (link, code) = issued
+            .ok_or_else(|| ApiProblem::new(ProblemKind::Internal, "the system has no random numbers"))?;
         let address = match &self.0.open_page {
             Some(open) => Some(open().await?),
             None => None,
@@ -250,8 +252,20 @@ impl ControlService {
         Ok(PageLink {
             address,
             path: format!("{PAGE_ROOT}/#/login/{code}"),
+            link,
             lifetime_ms: crate::api::ms(PAGE_CODE_LIFETIME),
         })
+    }
+
+    /// A body of pieces. It ends when its reader is gone, and when the page that reads it is logged out.
+    fn stream<P: Pieces>(&self, pieces: P, headers: &hyper::HeaderMap) -> Result<PieceBody<P>, ApiProblem> {
+        let pages = self.0.pages.as_ref();
+        let end = bearer(headers).and_then(|token| pages?.end_of(token));
+        PieceBody::open(
+            pieces,
+            &self.0.watchers,
+            end.map(|end| Box::pin(end) as StreamEnd),
+        )
     }
 
     async fn configure(
@@ -263,6 +277,12 @@ impl ControlService {
         let report = carried_out(async move { hub.configure(command, by).await }).await?;
         Ok(json_answer(&report))
     }
+}
+
+fn bearer(headers: &hyper::HeaderMap) -> Option<&str> {
+    let shown = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = shown.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 fn is_page(path: &str) -> bool {

@@ -155,7 +155,7 @@ fn decoded(segment: &str) -> Result<String, ApiProblem> {
 }
 
 /// Text of a client that stands in a message: bounded, on one line.
-pub(super) fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     mainstay::gateway::PlainText::line(text).cut(100).into_string()
 }
 

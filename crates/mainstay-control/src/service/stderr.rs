@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use bytes::{Bytes, BytesMut};
 use hyper::Response;
+use hyper::header::HeaderMap;
 use mainstay::process::{Followed, StderrFollower, StderrLine};
 use mainstay_gateway::MountBody;
 use tokio::time::timeout;
@@ -11,7 +12,7 @@ use tokio::time::timeout;
 use super::ControlService;
 use super::answer::{json_answer, stream_answer};
 use super::request::Query;
-use super::stream::{HEARTBEAT, HEARTBEAT_INTERVAL, PieceBody, Pieces, STREAM_START, lagged, write_event};
+use super::stream::{HEARTBEAT, HEARTBEAT_INTERVAL, Pieces, STREAM_START, lagged, write_event};
 use crate::api::{ApiProblem, LagMarker, LagReason, StderrPage};
 use crate::control::Named;
 use crate::status::stderr_record;
@@ -20,7 +21,12 @@ use crate::status::stderr_record;
 const DEFAULT_LINES: u64 = 200;
 
 impl ControlService {
-    pub(super) fn stderr(&self, named: &Named, query: &Query<'_>) -> Result<Response<MountBody>, ApiProblem> {
+    pub(super) fn stderr(
+        &self,
+        named: &Named,
+        headers: &HeaderMap,
+        query: &Query<'_>,
+    ) -> Result<Response<MountBody>, ApiProblem> {
         let lines = query.number("lines")?.unwrap_or(DEFAULT_LINES);
         let lines = usize::try_from(lines).unwrap_or(usize::MAX);
         if !query.flag("follow")?.unwrap_or(false) {
@@ -40,7 +46,7 @@ impl ControlService {
             follower,
             seen: tail.into_iter().collect(),
         };
-        Ok(stream_answer(PieceBody::open(pieces, &self.0.watchers)?))
+        Ok(stream_answer(self.stream(pieces, headers)?))
     }
 }
 

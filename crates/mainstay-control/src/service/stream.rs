@@ -31,8 +31,12 @@ pub(super) trait Pieces: Send + Sized + 'static {
 /// What the wait for a piece ends with: the piece, and what makes the next one.
 type Made<P> = (Option<Bytes>, P);
 
+/// Completes when a stream must end, whatever its pieces do.
+pub(super) type StreamEnd = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// A body of pieces. The next piece is made when the one before was sent, so a slow reader holds one piece.
 pub(super) struct PieceBody<P> {
+    end: Option<StreamEnd>,
     making: Pin<Box<dyn Future<Output = Made<P>> + Send>>,
     is_ended: bool,
     _watcher: OwnedSemaphorePermit,
@@ -40,12 +44,17 @@ pub(super) struct PieceBody<P> {
 
 impl<P: Pieces> PieceBody<P> {
     /// Fails if too many streams are open.
-    pub(super) fn open(pieces: P, watchers: &Arc<Semaphore>) -> Result<Self, ApiProblem> {
+    pub(super) fn open(
+        pieces: P,
+        watchers: &Arc<Semaphore>,
+        end: Option<StreamEnd>,
+    ) -> Result<Self, ApiProblem> {
         let watcher = watchers.clone().try_acquire_owned().map_err(|_| {
             let problem = ApiProblem::new(ProblemKind::TooMany, "too many streams are open");
             problem.remedy("close one first")
         })?;
         Ok(Self {
+            end,
             making: Box::pin(make(pieces)),
             is_ended: false,
             _watcher: watcher,
@@ -67,6 +76,12 @@ impl<P: Pieces> Body for PieceBody<P> {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let this = self.get_mut();
         if this.is_ended {
+            return Poll::Ready(None);
+        }
+        if let Some(end) = &mut this.end
+            && end.as_mut().poll(context).is_ready()
+        {
+            this.is_ended = true;
             return Poll::Ready(None);
         }
         let (piece, pieces) = ready!(this.making.as_mut().poll(context));

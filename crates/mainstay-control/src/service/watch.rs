@@ -3,18 +3,20 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use hyper::Response;
+use hyper::header::HeaderMap;
 use mainstay_gateway::MountBody;
 use serde::Serialize;
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::answer::stream_answer;
-use super::stream::{HEARTBEAT, HEARTBEAT_INTERVAL, PieceBody, Pieces, STREAM_START, lagged, write_event};
+use super::stream::{HEARTBEAT, HEARTBEAT_INTERVAL, Pieces, STREAM_START, lagged, write_event};
 use super::{ControlService, ServiceParts};
 use crate::api::{ApiProblem, now_ms};
 use crate::control::Hub;
@@ -35,30 +37,71 @@ pub(crate) struct ServerFigures {
     sessions: Bytes,
 }
 
-/// Makes the figures for all views. It works while there is a view, and not otherwise.
+/// Makes the figures for all views: one generator works while there is a view, and ends with the last one.
 #[derive(Default)]
 pub(crate) struct FiguresFeed {
     latest: watch::Sender<Option<Arc<ServerFigures>>>,
+    generator: Mutex<Generator>,
+}
+
+#[derive(Default)]
+struct Generator {
+    views: usize,
+    task: Option<AbortHandle>,
 }
 
 impl FiguresFeed {
-    /// A view that learns each new figures. The first view starts the work.
-    fn subscribe(shared: &Arc<ServiceParts>) -> watch::Receiver<Option<Arc<ServerFigures>>> {
-        let feed = &shared.figures;
-        let is_first = feed.latest.receiver_count() == 0;
-        let view = feed.latest.subscribe();
-        if is_first {
-            tokio::spawn(make_figures(shared.clone()));
-        }
-        view
+    fn generator(&self) -> MutexGuard<'_, Generator> {
+        self.generator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Looks at the figures until no view is left.
+/// A view that learns each new figures.
+struct FiguresView {
+    shared: Arc<ServiceParts>,
+    figures: watch::Receiver<Option<Arc<ServerFigures>>>,
+}
+
+impl FiguresView {
+    /// The first view starts the generator.
+    fn open(shared: &Arc<ServiceParts>) -> Self {
+        let feed = &shared.figures;
+        let mut generator = feed.generator();
+        generator.views += 1;
+        if generator.task.is_none() {
+            generator.task = Some(tokio::spawn(make_figures(shared.clone())).abort_handle());
+        }
+        Self {
+            shared: shared.clone(),
+            figures: feed.latest.subscribe(),
+        }
+    }
+
+    /// The next figures.
+    async fn next(&mut self) -> Option<Arc<ServerFigures>> {
+        // The sender lives as long as this view.
+        let _ = self.figures.changed().await;
+        self.figures.borrow_and_update().clone()
+    }
+}
+
+impl Drop for FiguresView {
+    fn drop(&mut self) {
+        let mut generator = self.shared.figures.generator();
+        generator.views -= 1;
+        if generator.views == 0
+            && let Some(task) = generator.task.take()
+        {
+            task.abort();
+        }
+    }
+}
+
+/// Looks at the figures until it is aborted.
 async fn make_figures(shared: Arc<ServiceParts>) {
     let mut ticks = interval(FIGURES_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while shared.figures.latest.receiver_count() > 0 {
+    loop {
         ticks.tick().await;
         let figures = ServerFigures::of(&shared.hub).await;
         shared.figures.latest.send_replace(Some(Arc::new(figures)));
@@ -81,11 +124,11 @@ impl ServerFigures {
 }
 
 impl ControlService {
-    pub(super) async fn watch(&self) -> Result<Response<MountBody>, ApiProblem> {
+    pub(super) async fn watch(&self, headers: &HeaderMap) -> Result<Response<MountBody>, ApiProblem> {
         let hub = &self.0.hub;
         // Before the snapshot, so that nothing is missed between. What it brings twice has the same number.
         let last = hub.journal.last();
-        let figures = FiguresFeed::subscribe(&self.0);
+        let figures = FiguresView::open(&self.0);
         let snapshot = Snapshot::of(hub, last).await;
         let pieces = WatchPieces {
             sent: SentDigests::default(),
@@ -94,7 +137,7 @@ impl ControlService {
             instance: hub.instance.clone(),
             figures,
         };
-        Ok(stream_answer(PieceBody::open(pieces, &self.0.watchers)?))
+        Ok(stream_answer(self.stream(pieces, headers)?))
     }
 }
 
@@ -181,7 +224,7 @@ struct WatchPieces {
     first: Option<Snapshot>,
     reader: JournalReader,
     instance: String,
-    figures: watch::Receiver<Option<Arc<ServerFigures>>>,
+    figures: FiguresView,
     sent: SentDigests,
 }
 
@@ -194,18 +237,13 @@ impl Pieces for WatchPieces {
             tokio::select! {
                 biased;
                 reading = self.reader.next() => WatchNext::Events(reading),
-                changed = self.figures.changed() => match changed {
-                    Ok(()) => WatchNext::Figures(self.figures.borrow_and_update().clone()),
-                    // The service is gone.
-                    Err(_) => WatchNext::End,
-                },
+                figures = self.figures.next() => WatchNext::Figures(figures),
             }
         };
         let Ok(next) = timeout(HEARTBEAT_INTERVAL, next).await else {
             return Some(HEARTBEAT);
         };
         match next {
-            WatchNext::End => None,
             WatchNext::Events(JournalReading::Lagged(marker)) => Some(lagged(&marker)),
             WatchNext::Events(JournalReading::Entries(entries)) => {
                 let mut out = BytesMut::new();
@@ -226,7 +264,6 @@ impl Pieces for WatchPieces {
 enum WatchNext {
     Events(JournalReading),
     Figures(Option<Arc<ServerFigures>>),
-    End,
 }
 
 impl WatchPieces {
@@ -269,9 +306,41 @@ fn digest(json: &Bytes) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::sleep;
+
     use super::*;
     use crate::api::EventDetail;
+    use crate::control::{Control, Role};
     use crate::journal::Journal;
+
+    fn service() -> ControlService {
+        ControlService::new(&Control::builder(Role::Serve).build())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn views_that_come_and_go_leave_one_generator_of_figures_and_the_last_one_none() {
+        let ControlService(shared) = service();
+        let mut view = FiguresView::open(&shared);
+        for _ in 0..10 {
+            view.next().await;
+            // A page that is loaded again: the old view is gone before the new one comes.
+            drop(view);
+            view = FiguresView::open(&shared);
+        }
+        view.next().await;
+        let mut count = 0;
+        tokio::select! {
+            () = async { loop { view.next().await; count += 1; } } => {}
+            () = sleep(FIGURES_INTERVAL * 6 + FIGURES_INTERVAL / 2) => {}
+        }
+        assert_eq!(count, 6);
+        let task = shared.figures.generator().task.clone().expect("it works");
+        drop(view);
+        while !task.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(shared.figures.generator().views, 0);
+    }
 
     #[tokio::test]
     async fn a_view_that_falls_behind_learns_how_many_events_it_missed() {
@@ -279,7 +348,7 @@ mod tests {
         for _ in 0..5 {
             journal.write(None, EventDetail::Added);
         }
-        let (_latest, figures) = watch::channel(None);
+        let figures = FiguresView::open(&service().0);
         let mut pieces = WatchPieces {
             first: None,
             reader: journal.reader(0),

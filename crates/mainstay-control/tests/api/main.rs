@@ -13,6 +13,7 @@ mod events;
 mod logins;
 mod metrics;
 mod openapi;
+mod page;
 mod recording;
 mod refusing;
 mod sessions;

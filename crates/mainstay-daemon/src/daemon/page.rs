@@ -2,6 +2,7 @@
 //!
 //! The port is noted in the runtime directory, and the next daemon listens there again, so that a page comes back by itself.
 
+use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,6 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::OnceCell;
 
 use super::Daemon;
+use crate::live::state_directory;
 use mainstay_bridge::{RuntimeDirectory, no_follow};
 
 /// Where the dashboard is, once it is open.
@@ -51,7 +53,7 @@ impl PagePlace {
                 Ok(format!("http://{address}"))
             })
         });
-        let pages = PageLogins::new(self.token.expose());
+        let pages = PageLogins::new(self.token.expose(), page_key_file());
         ControlService::with_pages(control, MetricsAccess::none(), pages, Some(open))
     }
 
@@ -76,6 +78,11 @@ impl PagePlace {
         writeln!(file, "{port}")?;
         Ok(listener)
     }
+}
+
+/// What pages come back with after a restart.
+fn page_key_file() -> Option<PathBuf> {
+    Some(state_directory(|name| env::var_os(name))?.join("page-key"))
 }
 
 impl Daemon {

@@ -64,7 +64,7 @@ impl Gateway {
     ) -> Result<(), DoorError> {
         let address = listener.local_addr()?;
         door.check(address)?;
-        let service = Arc::new(HttpService::new(self.0.clone(), &door, address.ip()));
+        let service = Arc::new(HttpService::new(self.0.clone(), &door, address));
         let reclaim: Weak<dyn Reclaim> = Arc::<HttpService>::downgrade(&service);
         self.0.budget.reclaim_from(reclaim);
         let limits = &door.limits;

@@ -27,7 +27,7 @@ mod tokens;
 pub(crate) use guard::HttpCaller;
 #[cfg(any(test, fuzzing))]
 pub(crate) use listener::fuzz;
-pub use mount::{HttpMount, MountBody};
+pub use mount::{DoorAddress, HttpMount, MountBody};
 pub use options::{DoorError, HttpDoor};
 pub(super) use response::log_refused_line;
 pub use tokens::{DoorTokens, TokenChanges};

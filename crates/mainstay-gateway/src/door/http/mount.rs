@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -23,6 +23,10 @@ use crate::principal::TokenDigest;
 
 /// The body of a mounted service's response.
 pub type MountBody = UnsyncBoxBody<Bytes, io::Error>;
+
+/// Where the door listens. Each request to a mounted service carries it as an extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DoorAddress(pub SocketAddr);
 
 /// A service at the door of another.
 pub trait HttpMount: Send + Sync + 'static {
@@ -95,7 +99,11 @@ impl HttpService {
         let mut answer = match preflight(head) {
             Some(answer) => answer,
             None => match self.check_mounted(mounted, peer, head).await {
-                Ok(()) => mounted.answer(Request::from_parts(head.clone(), body)).await,
+                Ok(()) => {
+                    let mut request = Request::from_parts(head.clone(), body);
+                    request.extensions_mut().insert(DoorAddress(self.address));
+                    mounted.answer(request).await
+                }
                 Err(refusal) => refusal.problem(),
             },
         };

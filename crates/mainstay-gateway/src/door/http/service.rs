@@ -1,6 +1,6 @@
 //! What all connections share, and what happens to each of their requests.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +51,8 @@ pub(super) struct HttpService {
     /// Each request that is being answered has a receiver.
     running: watch::Sender<()>,
     pub(super) guard: HttpGuard,
+    /// Where the door listens.
+    pub(super) address: SocketAddr,
     mounted: Option<Mounted>,
     wrong_tokens: WrongTokenLimiter,
     logs_access: bool,
@@ -69,13 +71,14 @@ enum DoorPhase {
 }
 
 impl HttpService {
-    pub(super) fn new(router: Arc<Router>, door: &HttpDoor, address: IpAddr) -> Self {
+    pub(super) fn new(router: Arc<Router>, door: &HttpDoor, address: SocketAddr) -> Self {
         Self {
             sessions: Sessions::new(router.clone(), &door.limits),
             router,
             limits: door.limits.clone(),
             running: watch::Sender::new(()),
-            guard: HttpGuard::new(door, address),
+            guard: HttpGuard::new(door, address.ip()),
+            address,
             mounted: door.mount.clone(),
             wrong_tokens: WrongTokenLimiter::new(),
             logs_access: door.access_log,

@@ -1,6 +1,6 @@
 //! Fuzz targets of the HTTP door.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,11 @@ pub fn http(input: &[u8]) {
     let input = input.to_vec();
     let answers = in_paused_time(async move {
         let gateway = gateway();
-        let service = Arc::new(HttpService::new(gateway.0.clone(), &HttpDoor::new(), HERE));
+        let service = Arc::new(HttpService::new(
+            gateway.0.clone(),
+            &HttpDoor::new(),
+            SocketAddr::new(HERE, 0),
+        ));
         let (mut client, server) = tokio::io::duplex(CONNECTION_BYTES);
         client.write_all(&input).await.expect("there is room");
         let activity = Arc::new(ConnectionActivity::new(Instant::now()));
