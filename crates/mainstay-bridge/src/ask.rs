@@ -20,6 +20,8 @@ const TERMINATE_GRACE: Duration = Duration::from_secs(10);
 const KILL_GRACE: Duration = Duration::from_secs(5);
 /// From one look at the lock to the next: its release is no event.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// How long a daemon may close connections before it has answered: one that was killed does so until its process is gone.
+const STATUS_RETRY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a command got no answer.
 #[derive(Debug, thiserror::Error)]
@@ -42,14 +44,19 @@ pub enum AskError {
     },
 }
 
-/// What runs; `None` if there is no daemon.
+/// Asks what runs; `None` if there is no daemon. If the daemon ends while it is asked, the lock says whether there is another.
 pub fn status(directory: &RuntimeDirectory) -> Result<Option<DaemonStatus>, AskError> {
+    let hello = line(&Hello::asking(Ask::Status));
+    let deadline = Instant::now() + STATUS_RETRY_TIMEOUT;
     // A connection would start a daemon whose socket a service manager holds.
-    if !directory.has_daemon() {
-        return Ok(None);
+    while directory.has_daemon() {
+        match dial_running(directory, &hello) {
+            Ok(dialed) => return Ok(dialed.and_then(|dialed| dialed.reply.status)),
+            Err(ConnectError::Socket { .. }) if Instant::now() < deadline => sleep(LOOK_INTERVAL),
+            Err(error) => return Err(error.into()),
+        }
     }
-    let dialed = dial_running(directory, &line(&Hello::asking(Ask::Status)))?;
-    Ok(dialed.and_then(|dialed| dialed.reply.status))
+    Ok(None)
 }
 
 /// Stops the daemon, and waits until it has ended; `false` if there is none.
@@ -141,5 +148,81 @@ impl LockHolder {
             pid: self.noted,
             within: grace,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::unix::net::UnixListener;
+    use std::path::Path;
+    use std::thread;
+
+    use super::*;
+    use crate::hello::HelloReply;
+    use crate::lock::LockFile;
+
+    fn directory(runtime: &Path) -> RuntimeDirectory {
+        RuntimeDirectory::find(|name| (name == "MAINSTAY_RUNTIME").then(|| runtime.into())).unwrap()
+    }
+
+    fn held(directory: &RuntimeDirectory) -> LockFile {
+        LockFile::try_acquire(&directory.lock())
+            .unwrap()
+            .expect("it is free")
+    }
+
+    /// Takes one connection and its first line.
+    fn asked(listener: &UnixListener) -> UnixStream {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut byte = [0];
+        while byte[0] != b'\n' {
+            stream.read_exact(&mut byte).unwrap();
+        }
+        stream
+    }
+
+    #[test]
+    fn a_daemon_that_is_killed_while_it_is_asked_does_not_run() {
+        let runtime = tempfile::tempdir().unwrap();
+        let directory = directory(runtime.path());
+        let lock = held(&directory);
+        let listener = UnixListener::bind(directory.socket()).unwrap();
+        let daemon = thread::spawn(move || {
+            let stream = asked(&listener);
+            // A process that ends closes its descriptors one after the other.
+            drop(stream);
+            drop(asked(&listener));
+            drop((lock, listener));
+        });
+        let found = status(&directory).expect("no error: there is no daemon");
+        assert!(found.is_none());
+        daemon.join().unwrap();
+    }
+
+    #[test]
+    fn the_daemon_that_comes_after_the_one_that_was_asked_answers() {
+        let runtime = tempfile::tempdir().unwrap();
+        let directory = directory(runtime.path());
+        let _lock = held(&directory);
+        let listener = UnixListener::bind(directory.socket()).unwrap();
+        let daemon = thread::spawn(move || {
+            drop(asked(&listener));
+            let reply = HelloReply::status(DaemonStatus {
+                pid: 7,
+                version: String::new(),
+                since: 0,
+                inherited: false,
+                config: None,
+                config_missing: false,
+                config_problem: None,
+                bridges: Vec::new(),
+                servers: Vec::new(),
+            });
+            asked(&listener).write_all(&line(&reply)).unwrap();
+        });
+        let found = status(&directory).unwrap().expect("the next daemon");
+        assert_eq!(found.pid, 7);
+        daemon.join().unwrap();
     }
 }

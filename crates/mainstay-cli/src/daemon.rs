@@ -399,12 +399,13 @@ fn configuration(common: &Common, screen: &Screen) -> DaemonConfiguration {
 }
 
 fn show_status(directory: &RuntimeDirectory, json: bool, screen: &Screen) -> Done {
-    let found = status(directory).map_err(CommandFailure::failed)?;
+    let found = status(directory);
     if json {
-        screen.print(Text::document(&DaemonDocument::of(directory, found.as_ref())))?;
-        return Ok(exit(found.is_some()));
+        let shown = found.as_ref().map(Option::as_ref);
+        screen.print(Text::document(&DaemonDocument::of(directory, shown)))?;
+        return Ok(exit(matches!(found, Ok(Some(_)))));
     }
-    let Some(found) = found else {
+    let Some(found) = found.map_err(CommandFailure::failed)? else {
         screen.print("no daemon runs\n")?;
         return Ok(Exit::Failed);
     };

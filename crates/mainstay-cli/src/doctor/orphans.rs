@@ -18,7 +18,10 @@ pub(super) fn examine() -> Examination {
         found.problem(
             format!("process {}", orphan.pid),
             format!("{:?} was started by a Mainstay program that is gone", orphan.name),
-            format!("end it: `kill {}`", orphan.pid),
+            format!(
+                "the next server that Mainstay starts ends it, or end it now: `kill {}`",
+                orphan.pid
+            ),
         );
     }
     found

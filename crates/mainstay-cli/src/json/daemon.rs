@@ -1,7 +1,7 @@
 //! The document of `mainstay daemon status --json`.
 
-use mainstay_bridge::RuntimeDirectory;
 use mainstay_bridge::hello::{BridgeStatus, DaemonStatus, Share, SharedServerStatus};
+use mainstay_bridge::{AskError, RuntimeDirectory};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -13,6 +13,8 @@ pub(crate) struct DaemonDocument<'a> {
     running: bool,
     socket: String,
     daemon: Option<RunningDaemon<'a>>,
+    /// Why a daemon that runs did not say what it does.
+    problem: Option<String>,
 }
 
 /// The daemon that runs.
@@ -51,12 +53,20 @@ struct SharedServer<'a> {
 }
 
 impl<'a> DaemonDocument<'a> {
-    pub(crate) fn of(directory: &RuntimeDirectory, found: Option<&'a DaemonStatus>) -> Self {
+    pub(crate) fn of(
+        directory: &RuntimeDirectory,
+        found: Result<Option<&'a DaemonStatus>, &AskError>,
+    ) -> Self {
+        let (running, daemon, problem) = match found {
+            Ok(found) => (found.is_some(), found.map(RunningDaemon::of), None),
+            Err(error) => (directory.has_daemon(), None, Some(error.to_string())),
+        };
         Self {
             version: DocumentVersion,
-            running: found.is_some(),
+            running,
             socket: directory.socket().display().to_string(),
-            daemon: found.map(RunningDaemon::of),
+            daemon,
+            problem,
         }
     }
 }

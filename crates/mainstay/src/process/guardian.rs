@@ -7,20 +7,30 @@
 //!   there from `exec` on; and until `exec` the child itself holds a copy of the pipe, which so cannot end earlier.
 //! - It has its own process group, so Ctrl-C in a terminal, which goes to the foreground group, does not reach it; a
 //!   session of its own would add nothing, as it ignores SIGHUP. It carries no marker, not even an outer program's.
-//! - Writing to it never blocks. A guardian that died or does not read is replaced at the next start of a server.
+//! - Writing to it never blocks. A guardian that does not read is ended. A thread waits for the end of each guardian, and replaces it.
+//! - A program and its guardian that die together leave servers behind. The next program of this user that starts a guardian
+//!   ends them: it runs the same script for the markers that no program answers for ([`orphan_tokens`]).
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread::{Builder, sleep};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::process::Pid;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use super::marker::{self, fleet_token};
+use super::marker::{self, fleet_token, orphan_tokens};
 use crate::lock::Lock;
 
 const SHELL: &str = "/bin/sh";
 const SCRIPT: &str = include_str!("guardian.sh");
+
+/// A guardian that ends sooner than this was no sooner replaced than the next one may end, too.
+const SHORT_LIFE: Duration = Duration::from_secs(1);
+/// The pause before the replacement of a guardian with a short life: what kills them all must not keep a processor busy.
+const REPLACEMENT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts the guardian, unless it runs.
 pub(super) fn ensure() {
@@ -57,6 +67,7 @@ static REGISTRY: Lock<Registry> = Lock::new(Registry {
     guardian: None,
     groups: Vec::new(),
     warned: false,
+    swept: false,
 });
 
 struct Registry {
@@ -65,6 +76,8 @@ struct Registry {
     groups: Vec<Pid>,
     /// Whether the log says that there is no guardian; once is enough.
     warned: bool,
+    /// Whether this program has looked for what others left behind; once is enough.
+    swept: bool,
 }
 
 impl Registry {
@@ -74,7 +87,13 @@ impl Registry {
         }
         self.guardian = None;
         match Guardian::spawn(&self.groups) {
-            Ok(guardian) => self.guardian = Some(guardian),
+            Ok(guardian) => {
+                self.guardian = Some(guardian);
+                if !std::mem::replace(&mut self.swept, true) {
+                    // Without a thread nothing is swept: the next program may have one.
+                    let _ = Builder::new().name("mainstay-sweep".into()).spawn(sweep_orphans);
+                }
+            }
             Err(error) if !self.warned => {
                 self.warned = true;
                 tracing::warn!(
@@ -95,7 +114,7 @@ impl Registry {
 
     fn remove(&mut self, group: Pid) {
         self.groups.retain(|&known| known != group);
-        // If this fails, the guardian is dropped, and the next start brings another.
+        // If this fails, the guardian is dropped, and its thread starts the next one.
         self.write('-', group);
     }
 
@@ -111,6 +130,50 @@ impl Registry {
     }
 }
 
+/// Ends what programs left behind that died together with their guardians. Blocks the thread.
+fn sweep_orphans() {
+    // Where there is no `/proc`, nothing can be found.
+    for token in orphan_tokens().unwrap_or_default() {
+        tracing::info!(%token, "ending the servers of a Mainstay program that was killed together with its guardian");
+        let guardian = shell(&token, Stdio::null()).and_then(|mut shell| shell.wait());
+        if let Err(error) = guardian {
+            tracing::warn!(%error, %token, "they could not be ended: `mainstay doctor` names them");
+        }
+    }
+}
+
+/// Waits for the end of a guardian, and replaces it. Ends without a replacement if there is one already.
+fn replace_after(guardian: Pid) {
+    let started = Instant::now();
+    // The guardian is not reaped here. If another thread has done that, this fails.
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    while matches!(waitid(WaitId::Pid(guardian), options), Err(Errno::INTR)) {}
+    if started.elapsed() < SHORT_LIFE {
+        sleep(REPLACEMENT_PAUSE);
+    }
+    REGISTRY.lock().ensure();
+}
+
+/// Starts the shell that ends the trees whose markers begin with this token when its input ends.
+fn shell(token: &str, input: Stdio) -> io::Result<Child> {
+    Command::new(SHELL)
+        .args([
+            "-c",
+            SCRIPT,
+            "mainstay-guardian",
+            &format!("{}={token}.", marker::VARIABLE),
+        ])
+        .env_clear()
+        .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+        .env("LC_ALL", "C")
+        .current_dir("/")
+        .process_group(0)
+        .stdin(input)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}
+
 /// The process of a guardian.
 struct Guardian {
     shell: Child,
@@ -119,26 +182,16 @@ struct Guardian {
 
 impl Guardian {
     fn spawn(groups: &[Pid]) -> io::Result<Self> {
-        let mut shell = Command::new(SHELL)
-            .args([
-                "-c",
-                SCRIPT,
-                "mainstay-guardian",
-                &format!("{}={}.", marker::VARIABLE, fleet_token()),
-            ])
-            .env_clear()
-            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
-            .env("LC_ALL", "C")
-            .current_dir("/")
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
+        let mut shell = shell(fleet_token(), Stdio::piped())?;
         let pipe = shell.stdin.take().expect("its input was asked to be a pipe");
         let mut guardian = Self { shell, pipe };
         fcntl_setfl(&guardian.pipe, fcntl_getfl(&guardian.pipe)? | OFlags::NONBLOCK)?;
         groups.iter().try_for_each(|&group| guardian.write('+', group))?;
+        let pid = Pid::from_child(&guardian.shell);
+        // Without a thread, the next start of a server replaces it.
+        let _ = Builder::new()
+            .name("mainstay-guard".into())
+            .spawn(move || replace_after(pid));
         Ok(guardian)
     }
 

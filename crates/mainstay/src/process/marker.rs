@@ -47,8 +47,32 @@ const ADOPTERS: [&str; 7] = [
 /// # Errors
 /// If the system has no `/proc` to look at.
 pub fn orphans() -> io::Result<Vec<Orphan>> {
+    let orphans = orphan_trees()?
+        .flat_map(|(_, tree)| tree)
+        .map(|(pid, stat)| Orphan {
+            pid: pid.as_raw_nonzero().get(),
+            name: stat.name,
+        });
+    Ok(orphans.collect())
+}
+
+/// The tokens of programs that are gone and left processes behind. Whatever else a process may carry in the variable is no token.
+pub(super) fn orphan_tokens() -> io::Result<Vec<String>> {
+    let tokens = orphan_trees()?.map(|(token, _)| token);
+    Ok(tokens.filter(|token| is_token(token)).collect())
+}
+
+fn is_token(text: &str) -> bool {
+    text.len() == TOKEN_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The processes with one token.
+type MarkedTree = Vec<(Pid, ProcStat)>;
+
+/// What programs that are gone left behind, by their tokens.
+fn orphan_trees() -> io::Result<impl Iterator<Item = (String, MarkedTree)>> {
     let mut search = EnvironSearch::new(format!("{}=", VARIABLE).as_bytes());
-    let mut trees: BTreeMap<String, Vec<(Pid, ProcStat)>> = BTreeMap::new();
+    let mut trees: BTreeMap<String, MarkedTree> = BTreeMap::new();
     let mut guarded = HashSet::new();
     let mut processes = 0;
     for pid in scan::processes()? {
@@ -67,12 +91,8 @@ pub fn orphans() -> io::Result<Vec<Orphan>> {
     }
     let lost = trees
         .into_iter()
-        .filter(|(token, tree)| !guarded.contains(token) && !has_parent(tree));
-    let orphans = lost.flat_map(|(_, tree)| tree).map(|(pid, stat)| Orphan {
-        pid: pid.as_raw_nonzero().get(),
-        name: stat.name,
-    });
-    Ok(orphans.collect())
+        .filter(move |(token, tree)| !guarded.contains(token) && !has_parent(tree));
+    Ok(lost)
 }
 
 /// Whether a process of a tree is the child of a process outside of the tree that may have started it.
@@ -143,7 +163,10 @@ impl fmt::Display for Marker {
     }
 }
 
-/// What the markers of this program have in common: 16 hexadecimal digits.
+/// The length of a token.
+const TOKEN_DIGITS: usize = 16;
+
+/// What the markers of this program have in common: hexadecimal digits.
 pub(super) fn fleet_token() -> &'static str {
     static TOKEN: OnceLock<String> = OnceLock::new();
     TOKEN.get_or_init(|| {
@@ -155,13 +178,26 @@ pub(super) fn fleet_token() -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Marker, fleet_token};
+    use super::{Marker, fleet_token, is_token};
 
     #[test]
     fn markers_share_the_token_and_never_repeat() {
         let (first, second) = (Marker::next(), Marker::next());
         assert_ne!(first, second);
         assert!(first.as_str().starts_with(&format!("{}.", fleet_token())));
-        assert_eq!(fleet_token().len(), 16);
+        assert!(is_token(fleet_token()));
+    }
+
+    #[test]
+    fn a_value_that_would_match_the_processes_of_others_is_no_token() {
+        for text in [
+            "",
+            "\n",
+            "0123456789abcde",
+            "0123456789abcdef0",
+            "0123456789abcde\n",
+        ] {
+            assert!(!is_token(text), "{text:?}");
+        }
     }
 }

@@ -1,11 +1,16 @@
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::net::UnixListener;
 use std::process::Stdio;
+use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use mainstay_bridge::lock::LockFile;
 use mainstay_testkit::Ledger;
 use mainstay_testkit::procfs::is_alive;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Shared, noting, server_pid, socket, wait_until};
 
@@ -291,4 +296,35 @@ fn a_second_signal_cuts_the_calls_that_a_daemon_lets_finish() {
         answer["result"]["_meta"]["mainstay"]["outcome"], "unknown",
         "{answer}"
     );
+}
+
+#[test]
+fn the_status_of_a_daemon_that_is_not_understood_is_a_document_too() {
+    let shared = Shared::new();
+    let run = shared.sandbox.path("run");
+    DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(&run)
+        .unwrap();
+    let lock = LockFile::try_acquire(&run.join("daemon.lock")).unwrap();
+    let listener = UnixListener::bind(run.join("daemon.sock")).unwrap();
+    let daemon = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"of a later version\n").unwrap();
+        stream.read(&mut [0; 1024]).unwrap();
+    });
+    let document = shared
+        .sandbox
+        .run(&["daemon", "status", "--json"])
+        .exits(1)
+        .json();
+    daemon.join().unwrap();
+    drop(lock);
+    assert_eq!(
+        (&document["running"], &document["daemon"]),
+        (&json!(true), &Value::Null)
+    );
+    let problem = document["problem"].as_str().unwrap();
+    assert!(problem.contains("run `mainstay daemon restart`"), "{problem}");
 }

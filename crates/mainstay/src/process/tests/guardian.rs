@@ -43,37 +43,59 @@ fn nothing_survives_a_second_when_the_program_is_killed() {
 }
 
 #[test]
-fn a_guardian_that_died_is_replaced_and_knows_all_that_live() {
+fn a_guardian_that_died_is_replaced_before_the_next_start_and_knows_all_that_live() {
     if rerun::is_it() {
         return rerun::block_on(async {
-            // Only its group leads the second guardian to the first server's unmarked child.
-            let unmarked =
-                "env -i sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1000; done' & exec sleep 1000";
-            let mut before = start(unmarked);
-            let child = before.says_pid().await;
-            println!("\nhas {} {child}", before.process.marker());
-
-            let first = guardian::pid()
-                .expect("there is a guardian")
-                .as_raw_nonzero()
-                .get();
-            kill(first, Signal::KILL);
-            assert!(comes_true(LONG, || !runs(first)));
-            let mut after = start(unmarked);
-            let child = after.says_pid().await;
-            println!("\nhas {} {child}", after.process.marker());
+            // Only its group leads the second guardian to the server's unmarked child.
+            let mut server = start(
+                "env -i sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1000; done' & exec sleep 1000",
+            );
+            let child = server.says_pid().await;
+            let first = guardian::pid().expect("there is a guardian");
+            kill(first.as_raw_nonzero().get(), Signal::KILL);
+            assert!(comes_true(LONG, || guardian::pid().is_some_and(|pid| pid != first)));
+            println!("\nhas {} {child}", server.process.marker());
             std::future::pending::<()>().await;
         });
     }
-    let mut program = Program::start("guardian::a_guardian_that_died_is_replaced_and_knows_all_that_live");
-    let (before, unmarked_before) = program.says_has();
-    let (after, unmarked_after) = program.says_has();
+    let mut program = Program::start(
+        "guardian::a_guardian_that_died_is_replaced_before_the_next_start_and_knows_all_that_live",
+    );
+    let (marker, unmarked) = program.says_has();
 
     program.kill();
-    assert!(comes_true_as_promised(|| {
-        let left = marked(&before).len() + marked(&after).len();
-        left == 0 && !runs(unmarked_before) && !runs(unmarked_after)
-    }));
+    assert!(comes_true_as_promised(
+        || marked(&marker).is_empty() && !runs(unmarked)
+    ));
+}
+
+#[test]
+fn what_is_left_of_a_program_that_was_killed_with_its_guardian_is_ended_by_the_next_program() {
+    if rerun::is_it() {
+        return rerun::block_on(async {
+            let server = start("trap '' TERM; while :; do sleep 1000; done");
+            let guardian = guardian::pid().expect("there is a guardian").as_raw_nonzero();
+            println!("\nhas {} {guardian}", server.process.marker());
+            std::future::pending::<()>().await;
+        });
+    }
+    let test =
+        "guardian::what_is_left_of_a_program_that_was_killed_with_its_guardian_is_ended_by_the_next_program";
+    let mut program = Program::start(test);
+    let (marker, guardian) = program.says_has();
+    // It must not replace its guardian.
+    kill(program.child.id().cast_signed(), Signal::STOP);
+    kill(guardian, Signal::KILL);
+    program.kill();
+
+    let mut next = Program::start(test);
+    let (next_marker, _) = next.says_has();
+    assert!(
+        comes_true(LONG, || marked(&marker).is_empty()),
+        "{:?}",
+        marked(&marker)
+    );
+    assert!(!marked(&next_marker).is_empty(), "its own servers run");
 }
 
 #[test]
