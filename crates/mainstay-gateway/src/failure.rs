@@ -106,6 +106,14 @@ fn as_tool_result(failed: &RpcError, facts: &Value) -> RawJson {
     }))
 }
 
+/// Why the gateway cuts a request that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CutReason {
+    Shutdown,
+    /// The client may use the gateway no longer.
+    TokenRemoved,
+}
+
 /// A failure of the gateway itself: its server had no part in it.
 pub(crate) struct OwnFailure {
     words: String,
@@ -131,14 +139,16 @@ impl OwnFailure {
         Self::new(words, None, Outcome::Answered)
     }
 
-    /// The gateway ends and cuts a request. Its call to this server, if there is one, has this outcome.
-    pub(crate) fn cut(server: Option<&str>, outcome: Outcome) -> Self {
-        let ran = ran(outcome);
+    /// The gateway cuts a request. Its call to this server, if there is one, has this outcome.
+    pub(crate) fn cut(why: CutReason, server: Option<&str>, outcome: Outcome) -> Self {
+        let (why, ran) = match why {
+            CutReason::Shutdown => ("The gateway is being shut down", ran(outcome)),
+            // The client cannot call again.
+            CutReason::TokenRemoved => ("The token of this client was removed", whether_it_ran(outcome)),
+        };
         let words = match server {
-            Some(server) => {
-                format!("The gateway is being shut down and has cut the call to server {server}. {ran}")
-            }
-            None => format!("The gateway is being shut down. {ran}"),
+            Some(server) => format!("{why}, and the gateway has cut the call to server {server}. {ran}"),
+            None => format!("{why}. {ran}"),
         };
         Self::new(words, server, outcome)
     }
@@ -427,7 +437,6 @@ fn failures(now: &NotConnected) -> String {
     }
 }
 
-/// What to do about it.
 /// Whether a call ran that cannot be repeated before a person acts.
 fn whether_it_ran(outcome: Outcome) -> &'static str {
     match outcome {
@@ -436,6 +445,7 @@ fn whether_it_ran(outcome: Outcome) -> &'static str {
     }
 }
 
+/// What to do about it.
 fn next_step(now: &NotConnected, advice: &Advice) -> String {
     let again = || next_try(now);
     let hint = advice.start_hint(now);

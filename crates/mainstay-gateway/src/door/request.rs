@@ -7,7 +7,7 @@ use mainstay::gateway::message::{Params, RawJson};
 use super::outgoing::RequestAnswer;
 use crate::answer_kind::AnswerKind;
 use crate::client::{Client, Outbox, RunningRequest};
-use crate::failure::OwnFailure;
+use crate::failure::{CutReason, OwnFailure};
 use crate::protocol::ClientMeta;
 use crate::router::{RoutedRequest, RoutedResult, Router};
 
@@ -34,7 +34,7 @@ impl ClientRequest {
     }
 
     /// Lets the router answer it. What comes before the answer goes to `outbox`. `None` if the client has cancelled it. When `cut`
-    /// returns, the request is cancelled at its server, and the answer says whether it may have run.
+    /// returns, the request is cancelled at its server, and the answer says why and whether it may have run.
     ///
     /// Cancel safety: dropping the future cancels the request at its server.
     pub(super) async fn answer(
@@ -43,7 +43,7 @@ impl ClientRequest {
         client: &Arc<Client>,
         outbox: &Arc<dyn Outbox>,
         run: &RunningRequest,
-        cut: impl Future<Output = ()>,
+        cut: impl Future<Output = CutReason>,
     ) -> Option<RequestAnswer> {
         let Self {
             id,
@@ -62,14 +62,17 @@ impl ClientRequest {
         let kind = AnswerKind::of(&method, client.era);
         let answered = tokio::select! {
             biased;
-            answered = router.answer(request) => Some(answered?),
-            () = cut => None,
+            answered = router.answer(request) => Ok(answered?),
+            why = cut => Err(why),
         };
         // The outcome of a cut call is known once its future is dropped, which it is here.
         let (result, hint) = match answered {
-            Some(Ok(RoutedResult { payload, hint })) => (Ok(payload), hint),
-            Some(Err(error)) => (Err(error), None),
-            None => (kind.failed(OwnFailure::cut(run.server(), run.outcome())), None),
+            Ok(Ok(RoutedResult { payload, hint })) => (Ok(payload), hint),
+            Ok(Err(error)) => (Err(error), None),
+            Err(why) => (
+                kind.failed(OwnFailure::cut(why, run.server(), run.outcome())),
+                None,
+            ),
         };
         Some(RequestAnswer {
             id,

@@ -27,6 +27,7 @@ use super::request::ClientRequest;
 use crate::answer_kind::AnswerKind;
 use crate::budget::{Account, Spent};
 use crate::client::{Client, Outbox};
+use crate::failure::CutReason;
 use crate::gateway::Gateway;
 use crate::protocol::NoId;
 use crate::router::Router;
@@ -312,6 +313,7 @@ impl StdioSession {
                 // The session has ended, and with it this request.
                 std::future::pending::<()>().await;
             }
+            CutReason::Shutdown
         };
         async move {
             let checked = run
@@ -332,6 +334,7 @@ impl StdioSession {
 
 impl Drop for StdioSession {
     fn drop(&mut self) {
+        self.client.running.cancel_all();
         self.router.close_session(&self.client);
     }
 }

@@ -166,10 +166,9 @@ impl Router {
         Client::of_request(principal, scope, tasks, meta, notes)
     }
 
-    /// Closes a session: its requests, subscriptions and own servers end.
+    /// Closes a session: its subscriptions and own servers end. The door ends its requests.
     pub(crate) fn close_session(&self, client: &Client) {
         client.set_standing_outbox(None);
-        client.running.cancel_all();
         if let Some(subscriber) = client.subscriber() {
             subscriber.close();
         }

@@ -19,6 +19,7 @@ mod outliving;
 mod principals;
 mod probing;
 mod refusing;
+mod revoking;
 mod sessions;
 mod slow;
 mod stateless;

@@ -82,9 +82,9 @@ pub(super) fn one_body(
 pub(super) type PendingAnswer = Pin<Box<dyn Future<Output = Option<HttpAnswer>> + Send>>;
 
 impl HttpService {
-    /// Answers a request of either era; `None` if the client has cancelled it. A request that still runs when connections end is cut,
-    /// and answered so. What comes before the answer goes to `stream`. The
-    /// session, if there is one, is in use until the answer is there.
+    /// Answers a request of either era; `None` if the client has cancelled it. A request that still runs when connections end, or when
+    /// the token of its client is removed, is cut, and answered so. What comes before the answer goes to `stream`. The session, if
+    /// there is one, is in use until the answer is there.
     pub(super) fn answer(
         self: &Arc<Self>,
         client: Arc<Client>,
@@ -100,13 +100,20 @@ impl HttpService {
             let is_endless = client.era == Era::Modern && request.method == "subscriptions/listen";
             let answer = tokio::select! {
                 biased;
-                answer = request.answer(&service.router, &client, &outbox, &run, service.closing()) => answer,
+                // Before it would be cut.
                 () = service.endless_must_end(client.principal), if is_endless => Some(RequestAnswer {
                     result: Ok(ended(&id)),
                     id,
                     kind: AnswerKind::Other,
                     hint: None,
                 }),
+                answer = request.answer(
+                    &service.router,
+                    &client,
+                    &outbox,
+                    &run,
+                    service.must_cut(client.principal),
+                ) => answer,
             };
             drop((counted, session));
             answer

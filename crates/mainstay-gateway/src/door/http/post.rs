@@ -197,12 +197,12 @@ impl HttpService {
         };
         if let Some(pending) = pending {
             // Counted until the answer is on the stream, which ends with the session.
-            let counted = self.begin_request();
+            let (counted, expected) = (self.begin_request(), stream.expect_answer());
             tokio::spawn(async move {
                 if let Some(answer) = pending.await {
                     stream.push_answer(answer.write_event(stream.account()));
                 }
-                drop(counted);
+                drop((counted, expected));
             });
         }
         Ok(empty(StatusCode::ACCEPTED))

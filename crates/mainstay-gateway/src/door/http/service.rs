@@ -25,6 +25,7 @@ use super::session::{SessionUse, Sessions};
 use super::stream::{ClientStream, EventReader};
 use super::timeouts::HeadTimer;
 use crate::budget::{Account, Reclaim};
+use crate::failure::CutReason;
 use crate::principal::Principal;
 use crate::protocol::NoId;
 use crate::router::Router;
@@ -354,6 +355,15 @@ impl HttpService {
         tokio::select! {
             () = self.draining() => {}
             () = self.guard.tokens.revoked(principal) => {}
+        }
+    }
+
+    /// Waits until a request of this client must be cut.
+    pub(super) async fn must_cut(&self, principal: Principal) -> CutReason {
+        tokio::select! {
+            biased;
+            () = self.closing() => CutReason::Shutdown,
+            () = self.guard.tokens.revoked(principal) => CutReason::TokenRemoved,
         }
     }
 

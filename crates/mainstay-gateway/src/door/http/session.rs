@@ -235,7 +235,7 @@ impl Sessions {
         }
     }
 
-    /// Ends the sessions of all callers that are not admitted.
+    /// Ends the sessions of all callers that are not admitted. Their requests are answered as cut, by the service.
     pub(super) fn end_unless(&self, is_admitted: impl Fn(HttpCaller) -> bool) {
         let mut table = lock(&self.table);
         let revoked = table
@@ -246,7 +246,7 @@ impl Sessions {
         let ended: Vec<_> = revoked.iter().filter_map(|id| table.remove(id)).collect();
         drop(table);
         for session in ended {
-            self.close(&session);
+            self.release(&session);
         }
     }
 
@@ -257,8 +257,14 @@ impl Sessions {
         }
     }
 
+    /// Cancels the requests of a session that is no longer in the table, and releases it.
     fn close(&self, session: &HttpSession) {
-        session.standing.close();
+        session.client.running.cancel_all();
+        self.release(session);
+    }
+
+    fn release(&self, session: &HttpSession) {
+        session.standing.close_after_answers();
         lock(&session.kept).clear();
         self.router.close_session(&session.client);
     }

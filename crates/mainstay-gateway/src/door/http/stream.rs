@@ -1,25 +1,27 @@
-//! A stream of messages to one client, and its reader, which writes them as server-sent events.
+//! A stream of messages to one client.
 //!
 //! Writers add messages and never wait. The reader takes them as fast as its client reads. One bounded log is both queue and
 //! memory: a client that lost its connection resumes the stream where it left off, and a reader that falls behind the log
 //! has lost the stream.
 
+mod reader;
+
 use std::collections::VecDeque;
-use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tokio::sync::Notify;
-use tokio::time::{Instant, Sleep, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::head::Accepts;
 use crate::budget::Account;
 use crate::client::Outbox;
-use crate::door::outgoing::{COPY_LIMIT, OutgoingMessage};
+use crate::door::outgoing::OutgoingMessage;
 use crate::lock::lock;
+pub(super) use reader::EventReader;
 
 /// Messages in a log, read or not. A client that is so far behind does not read.
 const EVENTS_LIMIT: usize = 1024;
@@ -45,14 +47,6 @@ pub(super) const STANDING: u64 = 0;
 
 /// How long a question waits in a stream that broke. Clients reconnect within seconds, if they do.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// A stream that is silent for this long sends a comment. Proxies close silent connections, but none so soon.
-const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
-
-const COMMENT: Bytes = Bytes::from_static(b":\n\n");
-
-/// How long a client waits before it resumes a stream that broke, in milliseconds.
-const RETRY_MS: u32 = 1000;
 
 pub(super) struct ClientStream {
     number: u64,
@@ -97,6 +91,10 @@ struct StreamLog {
     readers: u64,
     reader: ReaderState,
     closed: Option<Instant>,
+    /// Answers that are still to come.
+    expected: usize,
+    /// Whether the stream closes with the last of them.
+    closes_after_answers: bool,
     waker: Option<Waker>,
 }
 
@@ -146,6 +144,8 @@ impl ClientStream {
                 readers: 0,
                 reader: ReaderState::NotYet,
                 closed: None,
+                expected: 0,
+                closes_after_answers: false,
                 waker: None,
             }),
             reader_changed: Notify::new(),
@@ -184,9 +184,20 @@ impl ClientStream {
 
     /// Takes no more messages.
     pub(super) fn close(&self) {
+        lock(&self.log).close();
+    }
+
+    /// Closes once the expected answers are there: at once if there are none.
+    pub(super) fn close_after_answers(&self) {
         let mut log = lock(&self.log);
-        log.closed.get_or_insert_with(Instant::now);
-        log.wake();
+        log.closes_after_answers = true;
+        log.close_if_answered();
+    }
+
+    /// An answer is still to come, until the result is dropped.
+    pub(super) fn expect_answer(self: &Arc<Self>) -> ExpectedAnswer {
+        lock(&self.log).expected += 1;
+        ExpectedAnswer(self.clone())
     }
 
     /// Closes the stream of a client that left before it saw anything of it.
@@ -362,7 +373,29 @@ impl Outbox for ClientStream {
     }
 }
 
+/// An answer that a stream is still to carry.
+pub(super) struct ExpectedAnswer(Arc<ClientStream>);
+
+impl Drop for ExpectedAnswer {
+    fn drop(&mut self) {
+        let mut log = lock(&self.0.log);
+        log.expected -= 1;
+        log.close_if_answered();
+    }
+}
+
 impl StreamLog {
+    fn close(&mut self) {
+        self.closed.get_or_insert_with(Instant::now);
+        self.wake();
+    }
+
+    fn close_if_answered(&mut self) {
+        if self.closes_after_answers && self.expected == 0 {
+            self.close();
+        }
+    }
+
     fn push(&mut self, event: OutgoingMessage) {
         while self.events.len() >= EVENTS_LIMIT || self.bytes > BYTES_LIMIT {
             self.drop_first();
@@ -407,113 +440,6 @@ impl StreamLog {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
-    }
-}
-
-/// Reads a stream for a connected client, as server-sent events.
-pub(super) struct EventReader {
-    stream: Arc<ClientStream>,
-    position: ReadPosition,
-    /// Pieces of events that were taken already.
-    pieces: VecDeque<Bytes>,
-    comment_timer: Pin<Box<Sleep>>,
-    /// Dropped when the client leaves.
-    _while_connected: Box<dyn Send>,
-}
-
-impl EventReader {
-    /// Reads a stream from now on: after the event of this number, or after all that was read.
-    pub(super) fn open(
-        stream: Arc<ClientStream>,
-        after: Option<u64>,
-        while_connected: Box<dyn Send>,
-    ) -> Self {
-        Self {
-            position: stream.open(after),
-            stream,
-            pieces: VecDeque::new(),
-            comment_timer: Box::pin(sleep(COMMENT_INTERVAL)),
-            _while_connected: while_connected,
-        }
-    }
-
-    /// Begins with a comment, so that the client sees the stream open.
-    pub(super) fn with_comment(mut self) -> Self {
-        self.pieces.push_back(COMMENT);
-        self
-    }
-
-    /// Begins with an event without data, whose id tells where to resume the stream if it breaks before the next event.
-    pub(super) fn with_resume_point(mut self) -> Self {
-        let id = self.stream.event_id(self.position.next - 1);
-        let event = format!("id: {id}\nretry: {RETRY_MS}\ndata: \n\n");
-        self.pieces.push_back(event.into());
-        self
-    }
-
-    /// Begins with an event of this name.
-    pub(super) fn with_event(mut self, name: &str, data: &str) -> Self {
-        self.pieces
-            .push_back(format!("event: {name}\ndata: {data}\n\n").into());
-        self
-    }
-
-    pub(super) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        if let Some(piece) = self.pieces.pop_front() {
-            return Poll::Ready(Some(Ok(piece)));
-        }
-        match self.stream.poll_next(&mut self.position, context) {
-            Poll::Ready(StreamItem::Event(number, message)) => {
-                self.reset_comment_timer();
-                Poll::Ready(Some(Ok(self.frame(number, &message))))
-            }
-            Poll::Ready(StreamItem::End) => Poll::Ready(None),
-            Poll::Ready(StreamItem::Lost) => {
-                let error = io::Error::new(io::ErrorKind::TimedOut, "the client does not read");
-                Poll::Ready(Some(Err(error)))
-            }
-            Poll::Pending => {
-                if self.comment_timer.as_mut().poll(context).is_pending() {
-                    return Poll::Pending;
-                }
-                self.reset_comment_timer();
-                // Polled once, so that the timer wakes this task again.
-                let _ = self.comment_timer.as_mut().poll(context);
-                Poll::Ready(Some(Ok(COMMENT)))
-            }
-        }
-    }
-
-    fn reset_comment_timer(&mut self) {
-        self.comment_timer
-            .as_mut()
-            .reset(Instant::now() + COMMENT_INTERVAL);
-    }
-
-    /// Writes an event; returns its first piece and queues the others. A message is one line, and so is its event.
-    fn frame(&mut self, number: u64, message: &OutgoingMessage) -> Bytes {
-        let is_copied = message.len() <= COPY_LIMIT;
-        let mut frame = BytesMut::with_capacity(48 + if is_copied { message.len() } else { 0 });
-        if self.stream.is_resumable() {
-            frame.extend_from_slice(format!("id: {}\n", self.stream.event_id(number)).as_bytes());
-        }
-        frame.extend_from_slice(b"data: ");
-        if is_copied {
-            for piece in message.pieces() {
-                frame.extend_from_slice(piece);
-            }
-            frame.extend_from_slice(b"\n\n");
-        } else {
-            self.pieces.extend(message.pieces().iter().cloned());
-            self.pieces.push_back(Bytes::from_static(b"\n\n"));
-        }
-        frame.freeze()
-    }
-}
-
-impl Drop for EventReader {
-    fn drop(&mut self) {
-        self.stream.leave(&self.position);
     }
 }
 
