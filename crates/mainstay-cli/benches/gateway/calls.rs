@@ -8,7 +8,7 @@ use crate::client::BenchClient;
 use crate::compare::RatioPair;
 use crate::echo::{Echo, EchoKind, EchoTransport};
 use crate::figure::Figure;
-use crate::program::{GatewayProcess, Web, until};
+use crate::program::{GatewayProcess, Web, modern, until};
 use crate::rivals::{Behind, Product};
 use crate::{Effort, Fallible, runtime};
 
@@ -30,6 +30,7 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
     runtime()?.block_on(async {
         let servers = [("stdio", Some((1.5, 0.7))), ("HTTP", Some((2.0, 0.6)))];
         let mut figures = through_gateway(effort, EchoKind::Rmcp, servers).await?;
+        figures.extend(in_modern_era(effort).await?);
         figures.extend(through_rivals(effort).await?);
         Ok(figures)
     })
@@ -81,6 +82,26 @@ async fn through_gateway(
         figures.extend(compare(effort, &web, &ours, server, aims).await?);
     }
     figures.extend(through_loop(effort, &web, pipe, stdio.0).await?);
+    Ok(figures)
+}
+
+/// The same server, to which the gateway speaks without a session because its configuration says so.
+async fn in_modern_era(effort: Effort) -> Fallible<Vec<Figure>> {
+    let (home, web) = (TempDir::new()?, Web::start(EchoKind::Rmcp, RESULT)?);
+    let pipe = Echo::new(EchoKind::Rmcp, EchoTransport::Stdio, RESULT);
+    let servers = json!({ "pipe": modern(pipe.entry()?), "web": modern(web.entry()) });
+    let gateway = GatewayProcess::start(&home, &servers)?;
+    let mut figures = Vec::new();
+    for (path, server) in [("/mcp/pipe", "modern stdio"), ("/mcp/web", "modern HTTP")] {
+        let mut client = BenchClient::connect(gateway.port, path).await?;
+        until(async || Ok(client.call("echo").await.ok())).await?;
+        let ours = CallTarget {
+            port: gateway.port,
+            path,
+            tool: "echo",
+        };
+        figures.extend(compare(effort, &web, &ours, server, None).await?);
+    }
     Ok(figures)
 }
 

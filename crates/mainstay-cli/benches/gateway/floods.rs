@@ -36,7 +36,7 @@ pub(crate) fn measure(effort: Effort) -> Fallible<Vec<Figure>> {
     runtime()?.block_on(async {
         let home = TempDir::new()?;
         let servers = json!({
-            "flood": { "command": this_program()?, "args": [WORD], "era": "legacy" },
+            "flood": { "command": this_program()?, "args": [WORD] },
             "neighbour": Echo::new(EchoKind::Bare, EchoTransport::Stdio, 10).entry()?,
         });
         let gateway = GatewayProcess::start(&home, &servers)?;

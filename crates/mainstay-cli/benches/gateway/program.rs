@@ -164,7 +164,7 @@ impl Web {
 
     /// It as an entry of a configuration.
     pub(crate) fn entry(&self) -> Value {
-        json!({ "url": self.url(), "era": "legacy" })
+        json!({ "url": self.url() })
     }
 }
 
@@ -176,10 +176,16 @@ impl Drop for BenchProcess {
 }
 
 impl Echo {
-    /// A server on standard input and output, as an entry of a configuration. It speaks as the client that is measured does.
+    /// A server on standard input and output, as an entry of a configuration.
     pub(crate) fn entry(self) -> Fallible<Value> {
-        Ok(json!({ "command": this_program()?, "args": self.arguments(), "era": "legacy" }))
+        Ok(json!({ "command": this_program()?, "args": self.arguments() }))
     }
+}
+
+/// An entry whose server is spoken to without a session.
+pub(crate) fn modern(mut entry: Value) -> Value {
+    entry["era"] = json!("modern");
+    entry
 }
 
 /// The path of this program.
