@@ -464,7 +464,7 @@ fn a_policy_of_zeros_opens_no_generation_twice() {
     policy.limits.close = Duration::ZERO;
     let mut server = Server::enabled(policy);
     for _ in 0..3 {
-        let effects = server.give(Input::Timer(mainstay_lifecycle::Vitals::default()));
+        let effects = server.give(Input::Timer(Vitals::default()));
         let opens = effects
             .iter()
             .filter(|effect| matches!(effect, Effect::Open(_)))
