@@ -120,6 +120,17 @@ impl Slot {
         }
     }
 
+    /// The error of a call that was made on a connection. If the server asks for a pause, it has the pause that Mainstay keeps.
+    pub(super) fn call_error(
+        &self,
+        error: RequestError,
+        generation: Generation,
+        failure: Option<Arc<Failure>>,
+    ) -> CallError {
+        let longest = self.settings.load().policy().limits.retry_after;
+        CallError::of(error, self.name.clone(), generation, failure).pausing_at_most(longest)
+    }
+
     fn failure_with(&self, generation: Generation, error: &RequestError) -> Arc<Failure> {
         let failure = Failure::new(self, Some(generation), error.to_string());
         Arc::new(
@@ -257,12 +268,12 @@ impl CallAttempt<'_> {
         };
         let is_broken_answer = matches!(recovery::http(&error), Some(HttpFailure::Broken { .. }));
         let error = match ended {
-            LossCause::Failure(failure) => CallError::of(error, slot.name.clone(), generation, failure),
+            LossCause::Failure(failure) => slot.call_error(error, generation, failure),
             LossCause::Disabled => {
-                CallError::of(error, slot.name.clone(), generation, None).cut_because(CallErrorKind::Disabled)
+                slot.call_error(error, generation, None).cut_because(CallErrorKind::Disabled)
             }
             LossCause::Removed => {
-                CallError::of(error, slot.name.clone(), generation, None).cut_because(CallErrorKind::Gone)
+                slot.call_error(error, generation, None).cut_because(CallErrorKind::Gone)
             }
         };
         let error = error.with_noise(slot.noise.since(generation, began));
