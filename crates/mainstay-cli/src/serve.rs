@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &ServeArgs, common: &Common, screen: &Screen) -> Do
         return serve_stdio(&setup, Scope::Union, meets, arguments.max_isolated, screen);
     }
     // Before anything is started: a mistake at the door must not cost the servers a start.
-    let door = door(arguments)?;
+    let door = door(arguments, screen)?;
     door.check(arguments.listen).map_err(|error| {
         CommandFailure::usage(anyhow!(
             "{error}: give one with --token-file or --token-env, or listen on 127.0.0.1"
@@ -366,7 +366,7 @@ fn gateway(
     }
 }
 
-fn door(arguments: &ServeArgs) -> Result<HttpDoor, CommandFailure> {
+fn door(arguments: &ServeArgs, screen: &Screen) -> Result<HttpDoor, CommandFailure> {
     let connections = arguments.max_connections.get();
     let of_address = arguments.max_connections_per_address.map(NonZeroUsize::get);
     let sessions = arguments.max_sessions.get();
@@ -376,7 +376,7 @@ fn door(arguments: &ServeArgs) -> Result<HttpDoor, CommandFailure> {
         .max_sessions(sessions, of_client.unwrap_or_else(|| share(sessions)))
         .access_log(arguments.access_log)
         .drain_within(arguments.drain);
-    for token in tokens(arguments).map_err(CommandFailure::usage)? {
+    for token in tokens(arguments, screen).map_err(CommandFailure::usage)? {
         door = door.token(token);
     }
     if let Some(rate) = arguments.rate {

@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &StatusArgs, screen: &Screen) -> Done {
         if arguments.json {
             screen.print(Text::document(&seen.document()))?;
         } else {
-            screen.print(seen.text(screen))?;
+            screen.print(seen.text(screen, arguments.verbose))?;
         }
         Ok(seen.exit())
     })
@@ -78,7 +78,7 @@ impl Seen {
         StatusDocument::new(&self.program, self.at_ms, &self.servers)
     }
 
-    fn text(&self, screen: &Screen) -> Text {
+    fn text(&self, screen: &Screen, is_verbose: bool) -> Text {
         let mut servers = self.servers.clone();
         Footing::sort(&mut servers);
         let page = StatusPage {
@@ -87,6 +87,7 @@ impl Seen {
             now_ms: now_ms(),
             paint: screen.out,
             width: screen.width,
+            is_verbose,
         };
         page.text()
     }
@@ -114,7 +115,7 @@ async fn watch(client: &ControlClient, arguments: &StatusArgs, screen: &Screen) 
             line.push("\n");
             screen.print(line)?;
         } else if !is_live {
-            screen.print(seen.text(screen))?;
+            screen.print(seen.text(screen, arguments.verbose))?;
         }
         let mut is_away = false;
         seen = loop {
@@ -122,7 +123,7 @@ async fn watch(client: &ControlClient, arguments: &StatusArgs, screen: &Screen) 
                 let mut change = pin!(following.change());
                 loop {
                     if is_live {
-                        let mut text = seen.text(screen);
+                        let mut text = seen.text(screen, arguments.verbose);
                         if is_away {
                             text.push_line(screen.out.ink(Ink::Red, DAEMON_AWAY));
                         }

@@ -1,5 +1,8 @@
 //! What `mainstay serve` bounds and logs because it was told to.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, BufReader};
@@ -36,7 +39,10 @@ async fn a_client_that_asks_too_often_is_told_when_to_come_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_line_of_the_token_file_is_a_token_with_a_share_of_its_own() {
     let sandbox = Sandbox::with(&json!({}));
-    let file = sandbox.write("tokens", "# the team\n\nalice-0123\n  bob-4567\n");
+    let file = sandbox.write(
+        "tokens",
+        "# the team\n\nalice-0123456789ab\n  bob-456789abcdef0\n",
+    );
     let file = file.to_str().expect("text");
     let serving = Serving::start(
         &sandbox,
@@ -53,15 +59,15 @@ async fn each_line_of_the_token_file_is_a_token_with_a_share_of_its_own() {
         let hello = Ask::post("/mcp", &initialize(json!({})));
         hello.header("authorization", &format!("Bearer {token}"))
     };
-    for token in ["alice-0123", "bob-4567"] {
+    for token in ["alice-0123456789ab", "bob-456789abcdef0"] {
         let opened = hello(token).send(serving.address).await;
         assert_eq!(opened.status, 200, "{token}");
     }
-    for token in ["# the team", "alice-0123\nbob-4567", "carol", ""] {
+    for token in ["# the team", "alice-0123456789ab\nbob-456789abcdef0", "carol", ""] {
         let token = token.replace('\n', " ");
         assert_eq!(hello(&token).send(serving.address).await.status, 401, "{token}");
     }
-    let wrong = sandbox.write("wrong", "alice-0123\nbob 4567\n");
+    let wrong = sandbox.write("wrong", "alice-0123456789ab\nbob 4567\n");
     sandbox
         .run(&["serve", "--token-file", wrong.to_str().expect("text")])
         .exits(2)
@@ -73,7 +79,7 @@ async fn each_line_of_the_token_file_is_a_token_with_a_share_of_its_own() {
 async fn a_token_that_is_removed_from_its_file_is_refused_after_a_hangup_and_the_others_keep_their_sessions()
 {
     let sandbox = Sandbox::with(&json!({}));
-    let file = sandbox.write("tokens", "alice-old\nbob-4567\n");
+    let file = sandbox.write("tokens", "alice-old-0123456\nbob-456789abcdef0\n");
     let serving = Serving::start(&sandbox, &["--token-file", file.to_str().expect("text")]);
     let bearer = |token: &str, ask: Ask| ask.header("authorization", &format!("Bearer {token}"));
     let hello = async |token: &str| {
@@ -84,20 +90,20 @@ async fn a_token_that_is_removed_from_its_file_is_refused_after_a_hangup_and_the
         let ask = bearer(token, ask).header("mcp-session-id", id);
         ask.header("mcp-protocol-version", "2025-11-25")
     };
-    let alice = hello("alice-old").await;
+    let alice = hello("alice-old-0123456").await;
     let alice = alice.header("mcp-session-id").expect("a session").to_owned();
-    let bob = hello("bob-4567").await;
+    let bob = hello("bob-456789abcdef0").await;
     let bob = bob.header("mcp-session-id").expect("a session").to_owned();
     let listen = Ask::new("GET", "/mcp").header("accept", "text/event-stream");
-    let mut stream = in_session("alice-old", &alice, listen)
+    let mut stream = in_session("alice-old-0123456", &alice, listen)
         .send(serving.address)
         .await;
     assert_eq!(stream.status, 200);
     let listen = modern("/mcp", 1, "subscriptions/listen", json!({ "notifications": {} }));
-    let mut modern_stream = bearer("alice-old", listen).send(serving.address).await;
+    let mut modern_stream = bearer("alice-old-0123456", listen).send(serving.address).await;
     assert_eq!(modern_stream.status, 200);
 
-    sandbox.write("tokens", "alice-new\nbob-4567\n");
+    sandbox.write("tokens", "alice-new-0123456\nbob-456789abcdef0\n");
     serving.signal(Signal::HUP);
     serving.hears("token file applied: 1 added, 1 removed");
     let ended = async { while stream.event().await.is_some() {} };
@@ -108,23 +114,23 @@ async fn a_token_that_is_removed_from_its_file_is_refused_after_a_hangup_and_the
     timeout(LONG, ended).await.expect("the modern stream ends");
     let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
     for (token, id, status) in [
-        ("alice-old", &alice, 401),
-        ("alice-new", &alice, 404),
-        ("bob-4567", &bob, 200),
+        ("alice-old-0123456", &alice, 401),
+        ("alice-new-0123456", &alice, 404),
+        ("bob-456789abcdef0", &bob, 200),
     ] {
         let answer = in_session(token, id, Ask::post("/mcp", &ping))
             .send(serving.address)
             .await;
         assert_eq!(answer.status, status, "{token}");
     }
-    assert_eq!(hello("alice-new").await.status, 200);
+    assert_eq!(hello("alice-new-0123456").await.status, 200);
 
     for (text, reason) in [("# nobody\n", "holds no token"), ("two words\n", "line 1 of ")] {
         sandbox.write("tokens", text);
         serving.signal(Signal::HUP);
         let line = serving.hears("the token file is not applied");
         assert!(line.contains(reason), "{line}");
-        assert_eq!(hello("bob-4567").await.status, 200, "{text}");
+        assert_eq!(hello("bob-456789abcdef0").await.status, 200, "{text}");
     }
 }
 
@@ -216,4 +222,31 @@ fn a_hangup_does_not_end_what_serves_on_stdin() {
     let pid = rustix::process::Pid::from_child(&host.child);
     rustix::process::kill_process(pid, Signal::HUP).unwrap();
     assert_eq!(host.ask("ping", &json!({}))["result"], json!({}));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_file_that_others_can_read_is_warned_of_and_one_that_others_can_write_is_refused() {
+    let sandbox = Sandbox::with(&json!({}));
+    let file = sandbox.write("tokens", "\u{feff}alice-0123456789ab\n");
+    let path = file.to_str().expect("text");
+    let set = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("set");
+    set(0o620);
+    let refused = sandbox.run(&["serve", "--token-file", path]);
+    refused.exits(2).says("other users can write").says("chmod 600");
+    set(0o644);
+    let serving = Serving::start(&sandbox, &["--token-file", path]);
+    let warning = serving.hears("other users can read the tokens in");
+    assert!(warning.contains("chmod 600"), "{warning}");
+    // The byte order mark is no part of the token.
+    let hello = Ask::post("/mcp", &initialize(json!({})));
+    let hello = hello.header("authorization", "Bearer alice-0123456789ab");
+    assert_eq!(hello.send(serving.address).await.status, 200);
+    set(0o666);
+    serving.signal(Signal::HUP);
+    let line = serving.hears("the token file is not applied");
+    assert!(line.contains("other users can write"), "{line}");
+    set(0o600);
+    serving.signal(Signal::HUP);
+    let next = serving.hears("token");
+    assert!(next.contains("token file applied: nothing changed"), "{next}");
 }

@@ -27,8 +27,7 @@ async fn ask(world: &World, path: &str) -> (u16, String) {
 #[tokio::test]
 async fn probes_need_no_token_and_come_by_any_address_but_by_no_other_name() {
     let world = World::open(HttpDoor::new().token("t").allowed_host("gateway.test").rate(1, 1)).await;
-    for path in ["/healthz", "/readyz"] {
-        let word = if path == "/healthz" { "ok" } else { "ready" };
+    for (path, word) in [("/healthz", "ok"), ("/health", "ok"), ("/readyz", "ready")] {
         for host in ["10.1.2.3:7332", "[2001:db8::1]", "localhost", "gateway.test"] {
             let reply = world.send(Ask::new("GET", path).header("host", host)).await;
             assert_eq!(answer(reply).await, (200, word.to_owned()), "{host}");
@@ -44,7 +43,9 @@ async fn probes_need_no_token_and_come_by_any_address_but_by_no_other_name() {
         let post = world.send(Ask::post(path, &initialize(json!({})))).await;
         assert_eq!((post.status, post.header("allow")), (405, Some("GET, HEAD")));
     }
-    assert_eq!(world.send(Ask::new("GET", "/healthz/x")).await.status, 401);
+    for path in ["/healthz/x", "/health/x", "/heal"] {
+        assert_eq!(world.send(Ask::new("GET", path)).await.status, 401, "{path}");
+    }
 }
 
 #[tokio::test]

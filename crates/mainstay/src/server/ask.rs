@@ -187,10 +187,7 @@ impl Server {
     ) -> Result<(), CallError> {
         match sent {
             Ok(()) | Err(RequestError::Lost { .. }) => Ok(()),
-            Err(error) => {
-                let server = self.0.name.clone();
-                Err(CallError::of(error, server, connection.generation, None))
-            }
+            Err(error) => Err(self.0.call_error(error, connection.generation, None)),
         }
     }
 }

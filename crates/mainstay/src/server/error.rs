@@ -80,7 +80,8 @@ pub enum CallErrorKind {
     /// The server is overloaded. After an answer 429 an earlier round of the call may have been accepted; after an answer 503 this
     /// round may have run too, unless a gateway of Mainstay says that it passed nothing on.
     Throttled {
-        /// How long to wait, where the server says so.
+        /// How long Mainstay leaves the server alone, where the server asks for a pause: as long as it asks for, and no longer than
+        /// the policy grants.
         retry_after: Option<Duration>,
     },
     /// The server answered with an error.
@@ -256,6 +257,17 @@ impl CallError {
     pub(super) fn with_noise(mut self, example: Option<Arc<str>>) -> Self {
         if let CallErrorKind::TimedOut { noise, .. } = &mut self.kind {
             *noise = example;
+        }
+        self
+    }
+
+    /// The same error with no longer pause than this.
+    pub(super) fn pausing_at_most(mut self, longest: Duration) -> Self {
+        if let CallErrorKind::Throttled {
+            retry_after: Some(pause),
+        } = &mut self.kind
+        {
+            *pause = (*pause).min(longest);
         }
         self
     }

@@ -285,7 +285,7 @@ impl Server {
             }),
             Err(error) => {
                 self.0.judge(&connection, &error);
-                Err(CallError::of(error, self.0.name.clone(), generation, None))
+                Err(self.0.call_error(error, generation, None))
             }
         }
     }

@@ -95,6 +95,8 @@ async fn calls_to_a_server_that_throttles_fail_at_once_until_its_time_is_over_an
         let generation = connected(&server).await;
         let first = echo(&server).await.expect_err("refused");
         assert_eq!(first.outcome(), Outcome::Refused);
+        // The server asked for 50 minutes.
+        assert_eq!(first.retry_after(), Some(LONGEST_PAUSE));
         let held = server.wait_until(SOON, |status| status.calls_held_until.is_some());
         let held = held.await.expect("the pause is shown");
         assert!(held.calls_held_until > Some(SystemTime::now() + Duration::from_secs(200)));

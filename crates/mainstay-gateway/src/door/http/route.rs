@@ -70,7 +70,7 @@ impl HttpRoute {
 /// ready; to others the answers disclose no name, version or reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HealthProbe {
-    /// `/healthz`: does the program answer?
+    /// `/healthz` or `/health`: does the program answer?
     Liveness,
     /// `/readyz`: should clients be sent here now?
     Readiness,
@@ -79,7 +79,7 @@ pub(super) enum HealthProbe {
 impl HealthProbe {
     pub(super) fn of(head: &Parts) -> Option<Self> {
         match head.uri.path() {
-            "/healthz" => Some(Self::Liveness),
+            "/healthz" | "/health" => Some(Self::Liveness),
             "/readyz" => Some(Self::Readiness),
             _other => None,
         }
