@@ -161,7 +161,7 @@ impl Router {
             // It wrote no state. Without this check it would ignore the state, and run the call from its start.
             return Err(expired().into());
         }
-        let place = self.place(&upstream, request.client)?;
+        let place = self.place(&upstream, request.client).await?;
         self.parked.shorten_waits_at(&upstream);
         let (params, options, questions) = match request.client.era {
             Era::Legacy => (forwarded.params, upstream.options(request.client), None),
@@ -201,12 +201,14 @@ impl Router {
     }
 
     /// A place for a call of this client; `None` at a server that no other client uses.
-    fn place(&self, upstream: &Upstream, client: &Client) -> Result<Option<CallPlace>, OwnFailure> {
+    ///
+    /// Cancel safety: dropping it leaves the queue.
+    async fn place(&self, upstream: &Upstream, client: &Client) -> Result<Option<CallPlace>, OwnFailure> {
         if upstream.is_own || self.subscribers.has_one_client {
             return Ok(None);
         }
         let server = &upstream.server;
-        let place = self.places.take(server, client.principal);
+        let place = self.places.take(server, client.principal).await;
         let full = |full| OwnFailure::too_many_calls(server.name(), full);
         place.map(Some).map_err(full)
     }
