@@ -192,6 +192,7 @@ impl Connection {
         options.hold = hold;
         options.meta = meta;
         options.sent = call.sent.clone();
+        options.keeps_line = call.keeps_line.clone();
         match call.progress.clone() {
             None => options.progress_counts(),
             Some(listener) => {

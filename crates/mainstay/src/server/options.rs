@@ -12,7 +12,7 @@ use crate::TraceContext;
 use crate::config::Replay;
 use crate::deadline;
 use crate::handler::ClientHandler;
-use crate::wire::{RawJson, SentNote};
+use crate::wire::{LineKeeper, RawJson, SentNote};
 
 /// How one call is made. The defaults are the server's configuration.
 #[derive(Clone, Default)]
@@ -30,6 +30,8 @@ pub struct CallOptions {
     pub(crate) hand_on_input: bool,
     /// Where a caller that drops the call finds its outcome.
     pub(crate) sent: Option<SentNote>,
+    /// Sees each line that is written for the call.
+    pub(crate) keeps_line: Option<LineKeeper>,
     /// The end of `total_timeout`, known once the call begins.
     pub(crate) deadline: Option<Instant>,
 }
