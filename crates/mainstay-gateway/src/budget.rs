@@ -38,6 +38,9 @@ const SHARE: usize = 4;
 /// The part of a share that a message may have to count as small.
 const SMALL: usize = 1024;
 
+/// Charged for a message beside its bytes: for the owner of the bytes, its place in a queue, and the ends of its buffers.
+pub(crate) const MESSAGE_COST: usize = 256;
+
 impl BudgetLimits {
     fn share(self) -> usize {
         self.share.unwrap_or(self.all / SHARE).min(self.all)
@@ -290,12 +293,19 @@ impl Account {
         }))
     }
 
-    /// Charges a message that a client can miss: drops nothing else for it, and takes no other lock.
-    pub(crate) fn charge_if_room(&self, bytes: Bytes) -> Result<Bytes, Spent> {
-        Ok(self.hold_if_room(bytes.len())?.attach(bytes))
+    /// Charges a message that is queued for the client, with what it takes beside its bytes.
+    pub(crate) fn charge_message(&self, message: Bytes) -> Result<Bytes, Spent> {
+        let held = self.hold(message.len() + MESSAGE_COST)?;
+        Ok(held.attach(message))
     }
 
-    /// Holds so many bytes on the same terms.
+    /// The same for a message that the client can miss: drops nothing else for it, and takes no other lock.
+    pub(crate) fn charge_message_if_room(&self, message: Bytes) -> Result<Bytes, Spent> {
+        let held = self.hold_if_room(message.len() + MESSAGE_COST)?;
+        Ok(held.attach(message))
+    }
+
+    /// Holds so many bytes, if they fit now: drops nothing else for them, and takes no other lock.
     pub(crate) fn hold_if_room(&self, bytes: usize) -> Result<HeldBytes, Spent> {
         self.budget.try_add(self.principal, bytes)?;
         Ok(self.held(bytes))

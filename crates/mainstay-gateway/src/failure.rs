@@ -155,14 +155,19 @@ impl OwnFailure {
 
     /// The client has as many calls under way on this server as it may.
     pub(crate) fn too_many_calls(server: &str, full: TooManyCalls) -> Self {
-        let TooManyCalls { limit, has_others } = full;
+        let TooManyCalls {
+            limit,
+            has_others,
+            waited,
+        } = full;
         let why = match has_others {
             true => "as many as it may while other clients call the server",
             false => "as many as it may, so that other clients can call the server",
         };
+        let waited = waited.map_or_else(String::new, |waited| format!("waited {} and ", seconds(waited)));
         let words = format!(
-            "{limit} calls of this client wait for server {server} or run there, {why}. This call did not run. Wait until one of \
-             them has ended, or cancel one, and call again."
+            "{limit} calls of this client wait for server {server} or run there, {why}. This call {waited}did not run. Wait until one \
+             of them has ended, or cancel one, and call again."
         );
         Self::new(words, Some(server), Outcome::NotSent)
     }

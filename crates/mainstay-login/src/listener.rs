@@ -130,6 +130,8 @@ async fn serve(stream: TcpStream, callbacks: mpsc::Sender<Callback>) {
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(REQUEST_TIMEOUT)
+        // hyper's panics at a time that has no HTTP date, such as one after the year 9999.
+        .auto_date_header(false)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), answer)
         .await;

@@ -9,6 +9,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use mainstay_lifecycle::Generation;
 use tokio::time::{Instant, timeout_at};
 
@@ -61,6 +62,17 @@ pub fn hand_on_input_required(mut options: CallOptions) -> CallOptions {
 #[must_use]
 pub fn note_sent(mut options: CallOptions, note: &SentNote) -> CallOptions {
     options.sent = Some(note.clone());
+    options
+}
+
+/// Passes each line that is written for the call through `keep` before it is queued. It returns the same bytes, to which it may attach
+/// what it holds for them: they are dropped once the server has the line, or the call was given up.
+#[must_use]
+pub fn keep_line(
+    mut options: CallOptions,
+    keep: impl Fn(Bytes) -> Bytes + Send + Sync + 'static,
+) -> CallOptions {
+    options.keeps_line = Some(Arc::new(keep));
     options
 }
 

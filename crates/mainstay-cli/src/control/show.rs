@@ -228,7 +228,7 @@ impl StatusPage<'_> {
                 ("waiting", _) => "it waits for its turn to start".into(),
                 ("installing", Some(program)) => text!("it is being installed by {}", plain(program)),
                 ("installing", None) => "it is being installed".into(),
-                ("listing", _) => "it has answered, and lists what it offers".into(),
+                ("listing", _) => "it has answered, and has not listed what it offers yet".into(),
                 ("unanswered", _) => "it runs, and has not answered yet".into(),
                 _ => Text::from("it is being started"),
             };

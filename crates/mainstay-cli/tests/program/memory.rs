@@ -92,3 +92,38 @@ async fn answers_that_sessions_leave_unread_take_no_more_than_may_be_held_and_th
         sleep(LOOK_INTERVAL).await;
     }
 }
+
+/// The argument of one call. Those of all sessions are more than twice what may be held.
+const ARGUMENT: usize = 4 * 1024 * 1024;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_requests_that_run_take_no_more_than_may_be_held() {
+    let sandbox = Sandbox::new();
+    let web = Behind::web();
+    sandbox.configure(&json!({ "web": web.config() }));
+    let megabytes = (CLIENT_MEMORY / MIB).to_string();
+    let serving = Serving::start(&sandbox, &["--client-memory", &megabytes]);
+    let first = Session::open(serving.address, "/mcp/web").await;
+    assert_eq!(first.call(1, "echo", json!({ "a": 1 })).await.status, 200);
+    let before = resident(serving.pid());
+
+    let mut calls = Vec::new();
+    for _ in 0..2 * SESSIONS {
+        let session = Session::open(serving.address, "/mcp/web").await;
+        let arguments = json!({ "ms": 600_000, "padding": "x".repeat(ARGUMENT) });
+        let params = json!({ "name": "sleep_ms", "arguments": arguments });
+        let ask = session.sign(Ask::post("/mcp/web", &request(1, "tools/call", params)));
+        calls.push(tokio::spawn(ask.send(serving.address)));
+    }
+    // A call that runs begins a stream after a while, and one that is refused is answered at once.
+    let mut replies = Vec::new();
+    for call in calls {
+        replies.push(call.await.expect("sent"));
+    }
+    let running = replies.iter().filter(|reply| reply.is_events()).count();
+    let most = resident(serving.pid()).saturating_sub(before);
+    assert!((1..2 * SESSIONS).contains(&running), "{running} run");
+    // The tasks and buffers of the sessions and connections.
+    let bound = CLIENT_MEMORY + 16 * MIB;
+    assert!(most <= bound, "{} MiB of {}", most / MIB, bound / MIB);
+}

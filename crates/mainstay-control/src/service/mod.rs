@@ -127,6 +127,8 @@ impl ControlService {
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
+            // hyper's panics at a time that has no HTTP date, such as one after the year 9999.
+            .auto_date_header(false)
             .serve_connection(TokioIo::new(stream), handler)
             .await;
         if let Err(error) = served {

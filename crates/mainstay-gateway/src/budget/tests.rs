@@ -239,13 +239,10 @@ fn what_is_only_kept_gives_way_to_what_is_wanted_now() {
     };
     keep(&two, 4);
     keep(&one, 6);
-    assert!(one.charge_if_room(bytes(1)).is_err());
+    assert!(one.hold_if_room(1).is_err());
     let weak = Arc::downgrade(&keeps);
     budget.reclaim_from(weak);
-    assert!(
-        one.charge_if_room(bytes(1)).is_err(),
-        "not for what can be missed"
-    );
+    assert!(one.hold_if_room(1).is_err(), "not for what can be missed");
     let now = one.hold(6).expect("its own was given up, and not another's");
     assert_eq!(keeps.0.lock().unwrap().len(), 1);
     let other = two.hold(2).expect("its own, too");

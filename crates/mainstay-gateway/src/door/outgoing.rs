@@ -31,7 +31,7 @@ impl RequestAnswer {
     /// Writes the answer and charges it to its client, if it fits into the client's budget.
     pub(super) fn write(&self, account: &Account) -> Result<OutgoingMessage, Spent> {
         if !self.is_large() {
-            return account.charge(self.line()).map(OutgoingMessage::Whole);
+            return account.charge_message(self.line()).map(OutgoingMessage::Whole);
         }
         let [head, mut payload, mut tail] = message::response_in_pieces(&self.id, &self.result);
         if let Some(hint) = self.hint {

@@ -82,6 +82,19 @@ async fn running_requests_take_a_client_s_share_and_no_other_s_until_they_end() 
         .expect("what ended is free");
 }
 
+#[tokio::test]
+async fn a_large_request_takes_the_share_twice_as_it_came_and_as_its_server_is_sent_it() {
+    let world = world(8 * MIB, 3 * MIB).await;
+    let session = world.session("/mcp/one").await;
+    let echo = |padding| json!({ "a": "x".repeat(padding) });
+    let refused = session.call(1, "echo", echo(2 * MIB)).await.json().await;
+    assert_eq!(refused["error"]["code"], -32000, "{refused}");
+    assert_eq!(refused["error"]["data"]["mainstay"]["outcome"], "not_sent");
+    let words = refused["error"]["message"].as_str().unwrap();
+    assert!(words.contains("for this client as it may (3 MiB)"), "{words}");
+    assert_eq!(session.call(2, "echo", echo(MIB)).await.status, 200);
+}
+
 /// Sends a request on a connection of its own, and leaves its answer unread.
 async fn start(world: &World, ask: &Ask) -> tokio::net::TcpStream {
     let mut stream = tokio::net::TcpStream::connect(world.address).await.unwrap();
@@ -97,14 +110,14 @@ async fn start(world: &World, ask: &Ask) -> tokio::net::TcpStream {
 async fn one_client_with_many_sessions_leaves_room_for_the_others_of_its_address() {
     let world = world(8 * MIB, 3 * MIB).await;
     let mut running = Vec::new();
-    for (n, padding) in [5 * MIB / 2, MIB].into_iter().enumerate() {
+    for n in 0..3 {
         let session = world.session("/mcp/one").await;
-        let call = request(1, "tools/call", long_call(padding));
+        let call = request(1, "tools/call", long_call(15 * MIB / 16));
         running.push(start(&world, &session.sign(Ask::post("/mcp/one", &call))).await);
         world.server.side().wait_for("tools/call", n + 1).await;
     }
     let third = world.session("/mcp/one").await;
-    let refused = third.ask(1, "tools/call", long_call(3 * MIB / 2)).await;
+    let refused = third.ask(1, "tools/call", long_call(7 * MIB / 4)).await;
     let (status, words) = (refused.status, refused.json().await.to_string());
     assert_eq!(status, 503, "{words}");
     assert!(words.contains("the clients of this address"), "{words}");
@@ -122,10 +135,10 @@ async fn one_modern_client_with_many_connections_leaves_room_for_the_others_of_i
     let call = |padding| modern("/mcp/one", 1, "tools/call", long_call(padding));
     let mut running = Vec::new();
     for n in 0..3 {
-        running.push(start(&world, &call(5 * MIB / 4)).await);
+        running.push(start(&world, &call(15 * MIB / 16)).await);
         world.server.side().wait_for("tools/call", n + 1).await;
     }
-    let refused = world.send(call(5 * MIB / 4)).await;
+    let refused = world.send(call(7 * MIB / 4)).await;
     assert_eq!(refused.refusal().await, (503, -32000));
     let params = json!({ "name": "echo", "arguments": { "a": "x".repeat(MIB / 2) } });
     let answer = world.send(modern("/mcp/one", 2, "tools/call", params)).await;

@@ -196,6 +196,7 @@ impl Connection {
         options.meta = meta;
         options.sent = call.sent.clone();
         options.number = call.number.clone();
+        options.keeps_line = call.keeps_line.clone();
         match call.progress.clone() {
             None => options.progress_counts(),
             Some(listener) => {

@@ -85,7 +85,13 @@ impl Keeper {
             return;
         };
         connection.listing_starts();
-        self.start = Some((generation, StartProgress::new(StartStage::Listing)));
+        let goes_on = |(of, progress): &(Generation, StartProgress)| {
+            *of == generation && progress.stage == StartStage::Listing
+        };
+        // A listing that is repeated goes on waiting.
+        if !self.start.as_ref().is_some_and(goes_on) {
+            self.start = Some((generation, StartProgress::new(StartStage::Listing)));
+        }
         let deadline = deadline::within(self.slot.settings.load().policy().limits.list);
         let previous = self.last_good.offers().cloned();
         let listing = listing::list(self.slot.clone(), connection, previous, deadline);

@@ -13,7 +13,7 @@ use crate::TraceContext;
 use crate::config::Replay;
 use crate::deadline;
 use crate::handler::ClientHandler;
-use crate::wire::{RawJson, SentNote};
+use crate::wire::{LineKeeper, RawJson, SentNote};
 
 /// How one call is made. The defaults are the server's configuration.
 #[derive(Clone, Default)]
@@ -33,6 +33,8 @@ pub struct CallOptions {
     pub(crate) sent: Option<SentNote>,
     /// Where the id of the request is noted, for its span.
     pub(crate) number: Option<Arc<AtomicU64>>,
+    /// Sees each line that is written for the call.
+    pub(crate) keeps_line: Option<LineKeeper>,
     /// The end of `total_timeout`, known once the call begins.
     pub(crate) deadline: Option<Instant>,
 }

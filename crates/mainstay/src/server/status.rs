@@ -189,7 +189,7 @@ impl fmt::Display for StartProgress {
             StartStage::Installing => "installing",
             StartStage::Starting => "starting",
             StartStage::Unanswered => "reads its input and does not answer",
-            StartStage::Listing => "listing what it offers",
+            StartStage::Listing => "listing what it offers: no answer yet",
         })?;
         match &self.program {
             Some(program) => write!(f, ": {program}"),

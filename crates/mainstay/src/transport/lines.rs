@@ -19,7 +19,9 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::receiving::deliver;
-use super::{End, Frame, Inbound, NotQueued, Outbound, Oversized, Purpose, Sending, Transport, Turn};
+use super::{
+    End, Frame, Inbound, MessageStream, NotQueued, Outbound, Oversized, Purpose, Sending, Transport, Turn,
+};
 use crate::large;
 use crate::lock::Lock;
 use lane::Lane;
@@ -233,7 +235,7 @@ async fn read<R: AsyncRead + Unpin>(
                 if let Some(rest) = splitter.rest() {
                     let last = rest.clone();
                     if large::process(rest.len(), move || is_whole(&last)).await {
-                        deliver(&inbound, None, rest, &mut turn).await;
+                        deliver(&inbound, MessageStream::Only, rest, &mut turn).await;
                     }
                 }
                 break End::EndOfStream;
@@ -243,7 +245,7 @@ async fn read<R: AsyncRead + Unpin>(
         }
         while let Some(piece) = splitter.next() {
             match piece {
-                Piece::Line(line) => deliver(&inbound, None, line, &mut turn).await,
+                Piece::Line(line) => deliver(&inbound, MessageStream::Only, line, &mut turn).await,
                 Piece::Skipped(skipped) => {
                     inbound.oversized(Oversized {
                         head: skipped.head(),

@@ -64,6 +64,28 @@ where
     }
 }
 
+/// What a stream of messages carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MessageStream {
+    /// Everything: the transport has one stream.
+    Only,
+    /// What belongs to this request, its answer included.
+    OfRequest(u64),
+    /// What the remote peer sends unasked, and no answer.
+    Unasked,
+}
+
+impl MessageStream {
+    /// Whether the answer to this request may come on it.
+    pub(crate) fn may_answer(self, id: u64) -> bool {
+        match self {
+            Self::Only => true,
+            Self::OfRequest(own) => own == id,
+            Self::Unasked => false,
+        }
+    }
+}
+
 /// What a transport tells its owner. Every method returns at once, but for the time that it takes to read a message: one
 /// that is large is handed over on a thread that may block. A transport yields when its [`Turn`] is over.
 pub trait Inbound: Send + Sync + 'static {
@@ -73,6 +95,12 @@ pub trait Inbound: Send + Sync + 'static {
     /// A message came on the stream of this request, which it therefore belongs to; for transports that can tell.
     fn message_of(&self, request: u64, message: Bytes) {
         let _ = request;
+        self.message(message);
+    }
+
+    /// A message came on a stream that the remote peer has for messages of its own, which carries no answers; for transports that can
+    /// tell.
+    fn message_unasked(&self, message: Bytes) {
         self.message(message);
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Inbound, Turn};
+use super::{Inbound, MessageStream, Turn};
 use crate::large;
 use crate::wire::messages_of_batch;
 
@@ -16,32 +16,33 @@ use crate::wire::messages_of_batch;
 /// Cancel safety: when the future is dropped, the message or some of its batch may not have been delivered.
 pub(super) async fn deliver(
     inbound: &Arc<dyn Inbound>,
-    request: Option<u64>,
+    stream: MessageStream,
     message: Bytes,
     turn: &mut Turn,
 ) {
     let length = message.len();
     if length > large::INLINE_LIMIT {
         let inbound = inbound.clone();
-        large::process(length, move || deliver_one(&*inbound, request, message)).await;
+        large::process(length, move || deliver_one(&*inbound, stream, message)).await;
         turn.count_message();
     } else if let Some(batch) = messages_of_batch(&message) {
         for message in batch {
-            deliver_one(&**inbound, request, message);
+            deliver_one(&**inbound, stream, message);
             turn.count_message();
             turn.yield_if_over().await;
         }
     } else {
-        deliver_one(&**inbound, request, message);
+        deliver_one(&**inbound, stream, message);
         turn.count_message();
     }
     turn.yield_if_over().await;
 }
 
-fn deliver_one(inbound: &dyn Inbound, request: Option<u64>, message: Bytes) {
-    match request {
-        Some(request) => inbound.message_of(request, message),
-        None => inbound.message(message),
+fn deliver_one(inbound: &dyn Inbound, stream: MessageStream, message: Bytes) {
+    match stream {
+        MessageStream::Only => inbound.message(message),
+        MessageStream::OfRequest(request) => inbound.message_of(request, message),
+        MessageStream::Unasked => inbound.message_unasked(message),
     }
 }
 

@@ -38,7 +38,7 @@ pub use rpc_error::RpcError;
 pub use sent_note::SentNote;
 
 pub(crate) use object::with_meta;
-pub(crate) use options::{IdlePause, RequestOptions};
+pub(crate) use options::{IdlePause, LineKeeper, RequestOptions};
 pub(crate) use params::MetaEntries;
 pub use params::Params;
 pub(crate) use peer::{Handler, OutOfService, Peer};

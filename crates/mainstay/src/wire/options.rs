@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::params::MetaEntries;
@@ -32,7 +33,12 @@ pub(crate) struct RequestOptions {
     pub(crate) is_standing: bool,
     /// Where the caller looks for the outcome if it drops the request.
     pub(crate) sent: Option<SentNote>,
+    /// Sees each line that is written for it.
+    pub(crate) keeps_line: Option<LineKeeper>,
 }
+
+/// Takes the line of a request before it is queued, and returns the same bytes, to which it may attach what it holds for them.
+pub(crate) type LineKeeper = Arc<dyn Fn(Bytes) -> Bytes + Send + Sync>;
 
 /// What is wanted of a request's progress.
 #[derive(Clone)]
@@ -69,6 +75,7 @@ impl RequestOptions {
             number: None,
             is_standing: false,
             sent: None,
+            keeps_line: None,
         }
     }
 

@@ -112,6 +112,10 @@ impl Peer {
             progress::compose(params, id, method, options.progress, options.meta.as_deref())
         };
         let (line, listener) = composed.map_err(|error| RequestError::Rpc(error.into()))?;
+        let line = match &options.keeps_line {
+            Some(keep) => keep(line),
+            None => line,
+        };
         let now = Instant::now();
         let delivery = Arc::new(Delivery::default());
         let (waiting, answer) = WaitingRequest::new(delivery.clone(), listener, options.hold.clone(), now);

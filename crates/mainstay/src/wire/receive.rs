@@ -19,7 +19,7 @@ use super::raw::RawJson;
 use super::rpc_error::RpcError;
 use super::unreadable::{UnreadableKind, classify, split_off_text};
 use crate::large::INLINE_LIMIT;
-use crate::transport::{End, Inbound, Oversized, SendFailure};
+use crate::transport::{End, Inbound, MessageStream, Oversized, SendFailure};
 
 /// Unreadable lines in a row that end the connection. A server that logs to its output stays far below; a program that
 /// is no server (`yes`) is past it within a second.
@@ -79,9 +79,12 @@ impl Receiver {
         }
     }
 
-    /// Sorts a message that came on the stream of a request, if that is known.
-    fn dispatch(&self, bytes: &Bytes, request: Option<u64>) {
-        let cause = || request.map_or(MessageOrigin::Unknown, |id| self.shared.pending.cause(id));
+    /// Sorts a message that came on this stream.
+    fn dispatch(&self, bytes: &Bytes, stream: MessageStream) {
+        let cause = || match stream {
+            MessageStream::OfRequest(id) => self.shared.pending.cause(id),
+            MessageStream::Only | MessageStream::Unasked => MessageOrigin::Unknown,
+        };
         let message = match Message::read(bytes) {
             Message::Batch(messages) if !holds_messages(&messages) => Message::Garbage(BadAnswer::Malformed),
             message => message,
@@ -96,10 +99,10 @@ impl Receiver {
             self.shared.counters.note_message();
         }
         match message {
-            Message::Response { id, result } if id == RawJson::NULL && request.is_none() => {
+            Message::Response { id, result } if id == RawJson::NULL && stream == MessageStream::Only => {
                 self.answer_without_id(result);
             }
-            Message::Response { id, result } => self.answer(&id, result.map_err(RequestError::Rpc)),
+            Message::Response { id, result } => self.answer(&id, result.map_err(RequestError::Rpc), stream),
             Message::Notification {
                 method,
                 params: Some(params),
@@ -124,32 +127,31 @@ impl Receiver {
                     self.handler.request(&peer, id, &method, params, cause());
                 }
             }
-            Message::Batch(messages) => messages
-                .iter()
-                .for_each(|message| self.dispatch(message, request)),
+            Message::Batch(messages) => messages.iter().for_each(|message| self.dispatch(message, stream)),
             Message::Garbage(what) => match split_off_text(bytes) {
-                Some((text, message)) if self.accept_after_text(&message, request) => {
+                Some((text, message)) if self.accept_after_text(&message, stream) => {
                     self.shared.counters.garbage.add_one();
                     self.handler.noise(&text);
                 }
-                Some(_) | None => self.garbage(bytes, what),
+                Some(_) | None => self.garbage(bytes, what, stream),
             },
         }
     }
 
     /// Takes a message that stood behind text, if the remote peer meant it for us: a log line may as well quote what we sent, or
     /// what others said. `false` if it did not.
-    fn accept_after_text(&self, message: &Bytes, request: Option<u64>) -> bool {
+    fn accept_after_text(&self, message: &Bytes, stream: MessageStream) -> bool {
         match Message::read(message) {
             Message::Response { id, result } => our_number(&id)
+                .filter(|id| stream.may_answer(*id))
                 .filter(|_| result.as_ref().map_or(true, is_of_protocol))
                 .is_some_and(|id| self.accept_answer_after_text(id, result.map_err(RequestError::Rpc))),
             Message::Notification { method, .. } if SERVER_NOTIFICATIONS.contains(&&*method) => {
-                self.dispatch(message, request);
+                self.dispatch(message, stream);
                 true
             }
             Message::Request { method, .. } if SERVER_REQUESTS.contains(&&*method) => {
-                self.dispatch(message, request);
+                self.dispatch(message, stream);
                 true
             }
             Message::Notification { .. }
@@ -191,10 +193,21 @@ impl Receiver {
         }
     }
 
-    fn answer(&self, id: &RawJson, answer: RequestResult) {
+    fn answer(&self, id: &RawJson, answer: RequestResult, stream: MessageStream) {
         match our_number(id) {
-            Some(id) => self.settle(id, answer),
+            Some(id) if stream.may_answer(id) => self.settle(id, answer),
+            Some(id) => self.note_misplaced(id),
             None => self.shared.counters.unknown_answers.add_one(),
+        }
+    }
+
+    /// An answer came on a stream that is not for it. The call that it names waits for its own.
+    fn note_misplaced(&self, id: u64) {
+        if self.shared.counters.misplaced_answers.is_first() {
+            tracing::warn!(
+                id,
+                "the server sent an answer on a stream that is not for it: such answers are ignored"
+            );
         }
     }
 
@@ -231,12 +244,15 @@ impl Receiver {
         }
     }
 
-    fn garbage(&self, bytes: &[u8], what: BadAnswer) {
+    fn garbage(&self, bytes: &[u8], what: BadAnswer, stream: MessageStream) {
         tracing::trace!(length = bytes.len(), %what, "unreadable line");
         let head = &bytes[..bytes.len().min(EXAMINED_BYTES)];
         let tail = &bytes[bytes.len().saturating_sub(EXAMINED_BYTES)..];
         match classify(head, tail) {
-            UnreadableKind::Answers(ids) => self.fail(&ids, what),
+            UnreadableKind::Answers(mut ids) => {
+                ids.retain(|id| stream.may_answer(*id));
+                self.fail(&ids, what);
+            }
             UnreadableKind::NoAnswer => {}
             UnreadableKind::Unclear => self.handler.noise(head),
         }
@@ -285,11 +301,15 @@ fn is_of_protocol(result: &RawJson) -> bool {
 
 impl Inbound for Receiver {
     fn message(&self, message: Bytes) {
-        self.dispatch(&message, None);
+        self.dispatch(&message, MessageStream::Only);
     }
 
     fn message_of(&self, request: u64, message: Bytes) {
-        self.dispatch(&message, Some(request));
+        self.dispatch(&message, MessageStream::OfRequest(request));
+    }
+
+    fn message_unasked(&self, message: Bytes) {
+        self.dispatch(&message, MessageStream::Unasked);
     }
 
     fn oversized(&self, skipped: Oversized<'_>) {

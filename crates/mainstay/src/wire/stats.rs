@@ -18,6 +18,8 @@ pub(crate) struct PeerStats {
     pub(crate) late_answers: u64,
     /// Answers to nothing that was ever asked.
     pub(crate) unknown_answers: u64,
+    /// Answers on the stream of another request, or on a stream that carries none.
+    pub(crate) misplaced_answers: u64,
     /// Progress of nothing that was asked with a listener.
     pub(crate) unknown_progress: u64,
     /// Received lines that were no messages, overlong ones included.
@@ -34,6 +36,7 @@ pub(super) struct PeerCounters {
     pub(super) calls_answered: Count,
     pub(super) late_answers: Count,
     pub(super) unknown_answers: Count,
+    pub(super) misplaced_answers: Count,
     pub(super) unknown_progress: Count,
     pub(super) garbage: Count,
     pub(super) dropped: Count,
@@ -45,6 +48,11 @@ pub(super) struct Count(AtomicU64);
 impl Count {
     pub(super) fn add_one(&self) {
         self.0.fetch_add(1, Relaxed);
+    }
+
+    /// Adds one; whether it is the first.
+    pub(super) fn is_first(&self) -> bool {
+        self.0.fetch_add(1, Relaxed) == 0
     }
 
     fn get(&self) -> u64 {
@@ -60,6 +68,7 @@ impl PeerCounters {
             calls_answered: Count::default(),
             late_answers: Count::default(),
             unknown_answers: Count::default(),
+            misplaced_answers: Count::default(),
             unknown_progress: Count::default(),
             garbage: Count::default(),
             dropped: Count::default(),
@@ -84,6 +93,7 @@ impl PeerCounters {
             calls_answered: self.calls_answered.get(),
             late_answers: self.late_answers.get(),
             unknown_answers: self.unknown_answers.get(),
+            misplaced_answers: self.misplaced_answers.get(),
             unknown_progress: self.unknown_progress.get(),
             garbage: self.garbage.get(),
             dropped: self.dropped.get(),

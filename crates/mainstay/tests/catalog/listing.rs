@@ -193,9 +193,23 @@ async fn a_server_that_has_answered_and_does_not_list_says_so_while_it_starts() 
     assert_eq!(status.state, StateKind::Connecting);
     let start = status.start.as_ref().expect("a start");
     assert_eq!(start.stage, StartStage::Listing);
-    assert_eq!(start.to_string(), "listing what it offers");
+    assert_eq!(start.to_string(), "listing what it offers: no answer yet");
     connected(&server).await;
     assert_eq!(server.status().start, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_lists_shows_since_when_its_list_is_awaited_also_when_it_is_asked_again() {
+    let mute = Rule::new(Step::List, Failing::NoAnswer).method("tools/list");
+    let memory = Memory::new(Script::new().rule(mute));
+    let (_fleet, server) = fleet_of(memory.config("s"));
+    let side = memory.side(1).await;
+    side.wait_for("tools/list", 1).await;
+    let first = server.status().start.expect("a start");
+    side.wait_for("tools/list", 2).await;
+    let again = server.status().start.expect("it still starts");
+    assert_eq!(again, first);
+    assert_eq!(again.stage, StartStage::Listing);
 }
 
 #[tokio::test(start_paused = true)]

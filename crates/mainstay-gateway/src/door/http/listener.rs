@@ -225,6 +225,8 @@ where
     let connection = http1::Builder::new()
         // The stream has timers of its own for this.
         .header_read_timeout(None)
+        // hyper's panics at a time that has no HTTP date, such as one after the year 9999. The service adds one that does not.
+        .auto_date_header(false)
         .serve_connection(TokioIo::new(stream), handler);
     let mut connection = pin!(connection);
     let ended = tokio::select! {

@@ -8,7 +8,7 @@ use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
@@ -40,6 +40,16 @@ const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// When a client whose request did not fit into the budget may try again.
 const SPENT_RETRY_DELAY: Duration = Duration::from_secs(5);
+
+/// The last second that an HTTP date can name: 9999-12-31T23:59:59Z.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+/// The date of a response (RFC 9110 section 6.6.1) at this time. A time that has no such date becomes the nearest that has one.
+pub(super) fn date(now: SystemTime) -> Option<HeaderValue> {
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let at = UNIX_EPOCH + since.min(Duration::from_secs(LAST_SECOND));
+    HeaderValue::try_from(httpdate::fmt_http_date(at)).ok()
+}
 
 /// The body of a response.
 pub(super) struct ResponseBody {
@@ -400,5 +410,16 @@ mod tests {
     fn text_from_a_client_cannot_end_the_line_or_control_a_terminal() {
         assert_eq!(clean("a\nb\u{1b}[2Jc\u{202e}d").as_str(), "a bcd");
         assert_eq!(clean(&"x".repeat(1000)).chars().count(), LOGGED_LIMIT);
+    }
+
+    #[test]
+    fn a_clock_that_is_far_off_gives_the_nearest_date() {
+        let at = |seconds| date(UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+        assert_eq!(at(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
+        for far in [LAST_SECOND, LAST_SECOND + 1, 1 << 40] {
+            assert_eq!(at(far), "Fri, 31 Dec 9999 23:59:59 GMT", "{far}");
+        }
+        let before = date(UNIX_EPOCH - Duration::from_secs(1)).unwrap();
+        assert_eq!(before, "Thu, 01 Jan 1970 00:00:00 GMT");
     }
 }

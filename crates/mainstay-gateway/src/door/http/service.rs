@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
@@ -19,7 +19,7 @@ use super::head::{Accepts, NamedVersion, SESSION};
 use super::limits::{RateLimiter, TooManyDelayed, WrongTokenLimiter};
 use super::mount::Mounted;
 use super::options::{HttpDoor, HttpLimits};
-use super::response::{AccessEntry, HttpRefusal, ResponseBody, empty, events, log_refusal};
+use super::response::{AccessEntry, HttpRefusal, ResponseBody, date, empty, events, log_refusal};
 use super::route::{HealthProbe, HttpRoute};
 use super::session::{SessionUse, Sessions};
 use super::stream::{ClientStream, EventReader};
@@ -100,6 +100,9 @@ impl HttpService {
         let mut response = self.respond(peer, &head_timer, &head, body).await;
         if log_refusal(peer, &head, &mut response) {
             self.router.observer.refused(response.status());
+        }
+        if let Some(date) = date(SystemTime::now()) {
+            response.headers_mut().entry(header::DATE).or_insert(date);
         }
         if self.is_draining() {
             let close = HeaderValue::from_static("close");

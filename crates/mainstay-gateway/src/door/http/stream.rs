@@ -330,7 +330,7 @@ impl Outbox for ClientStream {
             return false;
         }
         // Senders may hold locks, so this must not reclaim bytes from elsewhere.
-        let charged = self.account.charge_if_room(message);
+        let charged = self.account.charge_message_if_room(message);
         charged.is_ok_and(|message| self.push(message.into()))
     }
 

@@ -49,7 +49,7 @@ impl StdioOutbox {
 
 impl Outbox for StdioOutbox {
     fn send(&self, message: Bytes) -> bool {
-        let Ok(message) = self.account.charge_if_room(message) else {
+        let Ok(message) = self.account.charge_message_if_room(message) else {
             return false;
         };
         self.queue.try_send(OutgoingMessage::from(message).into()).is_ok()
@@ -64,7 +64,7 @@ impl Outbox for StdioOutbox {
         let Ok(room) = self.room.clone().try_acquire_many_owned(needed) else {
             return false;
         };
-        let Ok(message) = self.account.charge_if_room(message) else {
+        let Ok(message) = self.account.charge_message_if_room(message) else {
             return false;
         };
         let queued = QueuedMessage {
@@ -115,7 +115,7 @@ pub(super) async fn write_queued<W: AsyncWrite + Unpin>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Budget;
+    use crate::budget::{Budget, MESSAGE_COST};
     use crate::principal::Principal;
 
     fn account() -> Account {
@@ -160,7 +160,7 @@ mod tests {
         let (queue, mut queued) = queue();
         let outbox = StdioOutbox::new(queue, budget.account(Principal::session(1)));
         assert!(outbox.offer(message(5000)));
-        assert_eq!(budget.held(), 5000);
+        assert_eq!(budget.held(), 5000 + MESSAGE_COST);
         drop(queued.recv().await);
         assert_eq!(budget.held(), 0);
     }

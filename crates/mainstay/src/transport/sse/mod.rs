@@ -20,7 +20,7 @@ use super::http::client::exchanges::{AdmittedFrame, Exchanges, FrameCarrier, Sen
 use super::http::client::refusal::{Head, Refusal, read_error};
 use super::http::{HttpConfigError, HttpFailure, HttpOptions, HttpStage};
 use super::receiving::deliver;
-use super::{End, Frame, Inbound, Outbound, Purpose, Transport};
+use super::{End, Frame, Inbound, MessageStream, Outbound, Purpose, Transport};
 
 /// How long a server may take to name the address, and to accept a message: it answers on the stream.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -169,7 +169,7 @@ impl SseStream {
             match events.next().await {
                 Ok(event) => {
                     if let (Some(message), Some(inbound)) = (event.message(), self.exchanges.inbound()) {
-                        deliver(&inbound, None, message.clone(), &mut events.turn).await;
+                        deliver(&inbound, MessageStream::Only, message.clone(), &mut events.turn).await;
                     }
                 }
                 Err(EventsEnd::TooLong) => return End::Oversized,

@@ -11,10 +11,14 @@ use bytes::{Bytes, BytesMut};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::{ClientStream, ReadPosition, StreamItem};
-use crate::door::outgoing::{COPY_LIMIT, OutgoingMessage};
+use crate::door::outgoing::OutgoingMessage;
 
 /// A stream that is silent for this long sends a comment. Proxies close silent connections, but none so soon.
 const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Messages of up to this length are copied into their event. hyper queues some events of each connection, whose copies no budget counts:
+/// longer messages are sent from where they lie.
+const EVENT_COPY_LIMIT: usize = 2 * 1024;
 
 const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 
@@ -106,7 +110,7 @@ impl EventReader {
 
     /// Writes an event; returns its first piece and queues the others. A message is one line, and so is its event.
     fn frame(&mut self, number: u64, message: &OutgoingMessage) -> Bytes {
-        let is_copied = message.len() <= COPY_LIMIT;
+        let is_copied = message.len() <= EVENT_COPY_LIMIT;
         let mut frame = BytesMut::with_capacity(48 + if is_copied { message.len() } else { 0 });
         if self.stream.is_resumable() {
             frame.extend_from_slice(format!("id: {}\n", self.stream.event_id(number)).as_bytes());

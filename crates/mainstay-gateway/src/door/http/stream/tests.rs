@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::*;
-use crate::budget::{Budget, BudgetLimits};
+use crate::budget::{Budget, BudgetLimits, MESSAGE_COST};
 use crate::principal::Principal;
 
 fn account() -> Account {
@@ -178,8 +178,8 @@ fn a_standing_stream_takes_nothing_before_its_first_reader_and_keeps_what_was_mi
 #[test]
 fn unread_messages_in_all_streams_of_a_client_are_charged_to_it() {
     let budget = Arc::new(Budget::new(BudgetLimits {
-        all: 10,
-        share: Some(4),
+        all: 10 + 6 * MESSAGE_COST,
+        share: Some(4 + 2 * MESSAGE_COST),
     }));
     let account = budget.account(Principal::session(1));
     let (one, other) = (
@@ -192,7 +192,7 @@ fn unread_messages_in_all_streams_of_a_client_are_charged_to_it() {
         "its share"
     );
     let another = ClientStream::once(budget.account(Principal::session(2)));
-    assert!(put(&another, "abcd"), "of another client");
+    assert!(put(&another, "ab") && put(&another, "cd"), "of another client");
     let mut position = other.open(None);
     assert_eq!(next(&other, &mut position), event(1, "d"));
     assert!(put(&one, "e"), "read, and forgotten");
@@ -214,4 +214,41 @@ fn a_repeated_notification_is_queued_once_until_it_is_read() {
     assert_eq!(next(&stream, &mut position), event(2, "b changed"));
     assert_eq!(next(&stream, &mut position), event(3, "a changed"));
     assert_eq!(next(&stream, &mut position), Poll::Pending);
+}
+
+#[tokio::test]
+async fn a_small_message_is_charged_for_what_it_takes_beside_its_bytes() {
+    let budget = Arc::new(Budget::default());
+    let stream = ClientStream::resumable(1, budget.account(Principal::session(1)));
+    for _ in 0..100 {
+        assert!(stream.send(Bytes::from_static(b"{}")));
+    }
+    // An entry of the queue alone is as large as this.
+    assert!(
+        budget.held() >= 100 * (2 + size_of::<OutgoingMessage>()),
+        "{}",
+        budget.held()
+    );
+    drop(stream);
+    assert_eq!(budget.held(), 0);
+}
+
+#[tokio::test]
+async fn only_short_messages_are_copied_into_their_events() {
+    let budget = Arc::new(Budget::default());
+    let stream = Arc::new(ClientStream::resumable(1, budget.account(Principal::session(1))));
+    for (length, is_copied) in [(100, true), (4096, false)] {
+        let message = Bytes::from("x".repeat(length));
+        assert!(stream.send(message.clone()));
+        let mut reader = EventReader::open(stream.clone(), None, Box::new(()));
+        let mut pieces = Vec::new();
+        while let Poll::Ready(Some(Ok(piece))) = reader.poll_piece(&mut Context::from_waker(Waker::noop())) {
+            pieces.push(piece);
+        }
+        assert_eq!(pieces.len() == 1, is_copied, "{length}");
+        assert_eq!(
+            pieces.iter().any(|piece| piece.as_ptr() == message.as_ptr()),
+            !is_copied
+        );
+    }
 }

@@ -17,6 +17,7 @@ use hyper::body::{Body as _, Frame, Incoming};
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::coding::Coding;
 use super::dialer::{ByteStream, DialledStream};
@@ -131,6 +132,8 @@ pub(in crate::transport) struct Response {
     /// What it comes on, until it has come.
     connection: Option<(HttpConnection, Arc<Pool>)>,
     turn: Turn,
+    /// The room for the large message that is being received.
+    room: Option<OwnedSemaphorePermit>,
     /// Whether its request showed a credential.
     pub(super) had_credential: bool,
 }
@@ -147,6 +150,7 @@ impl Response {
             body,
             connection: Some((connection, pool)),
             turn: Turn::new(),
+            room: None,
             had_credential: false,
         };
         if response.body.is_end_stream() {
@@ -169,6 +173,22 @@ impl Response {
             Coding::Plain => self.body.size_hint().exact(),
             Coding::Compressed(_) | Coding::Unknown(_) => None,
         }
+    }
+
+    /// Waits until a message of this length may be received, beside the others that come from the server. The room is kept until
+    /// [`leave_room`](Self::leave_room), or until the answer is dropped.
+    ///
+    /// Cancel safety: dropping it takes no room.
+    pub(super) async fn take_room(&mut self, length: usize) {
+        // What has come to its end needs no more.
+        if let (None, Some((_, pool))) = (&self.room, &self.connection) {
+            self.room = pool.receiving_room(length).await;
+        }
+    }
+
+    /// Gives the room of a message back that was delivered.
+    pub(super) fn leave_room(&mut self) {
+        self.room = None;
     }
 
     /// The way in which the body is compressed, where it cannot be read for that.

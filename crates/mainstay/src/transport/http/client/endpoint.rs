@@ -106,6 +106,12 @@ impl Endpoint {
         SessionDeletion(self.session_deletions.clone())
     }
 
+    /// The room that is free for large answers, in MiB.
+    #[cfg(test)]
+    pub(super) fn free_receiving_room(&self) -> usize {
+        self.pool.free_receiving_room()
+    }
+
     /// What to probe while the server is unreachable, if there is anything.
     pub(crate) fn port_probe(&self) -> Option<PortProbe> {
         self.pool.dialer.port_probe()

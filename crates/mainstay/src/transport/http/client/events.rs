@@ -92,6 +92,11 @@ impl SseEvents {
         self.buffer.extend_from_slice(piece);
     }
 
+    /// How much of the next event has come.
+    fn come(&self) -> usize {
+        self.buffer.len() + self.event.data.as_ref().map_or(0, Bytes::len)
+    }
+
     /// The next event that is whole, as far as it can be found in some lines.
     pub(in crate::transport) fn next(&mut self) -> Result<NextEvent, TooLong> {
         for _ in 0..LINES_AT_ONCE {
@@ -214,10 +219,13 @@ impl ResponseEvents {
         }
     }
 
-    /// The next event.
+    /// The next event. The one before was delivered.
     ///
     /// Cancel safety: no event is lost.
     pub(in crate::transport) async fn next(&mut self) -> Result<SseEvent, EventsEnd> {
+        if !receiving::is_large(self.events.come()) {
+            self.response.leave_room();
+        }
         loop {
             self.turn.yield_if_over().await;
             match self.events.next() {
@@ -228,11 +236,16 @@ impl ResponseEvents {
                     return Ok(event);
                 }
                 Ok(NextEvent::Searching) => self.turn.count_message(),
-                Ok(NextEvent::Starved) => match self.response.chunk().await {
-                    Ok(Some(piece)) => self.events.push(&piece),
-                    Ok(None) => return Err(EventsEnd::Ended),
-                    Err(error) => return Err(EventsEnd::Broken(error)),
-                },
+                Ok(NextEvent::Starved) => {
+                    if receiving::is_large(self.events.come()) {
+                        self.response.take_room(self.events.limit).await;
+                    }
+                    match self.response.chunk().await {
+                        Ok(Some(piece)) => self.events.push(&piece),
+                        Ok(None) => return Err(EventsEnd::Ended),
+                        Err(error) => return Err(EventsEnd::Broken(error)),
+                    }
+                }
                 Err(TooLong) => return Err(EventsEnd::TooLong),
             }
         }

@@ -16,6 +16,7 @@ use super::events::{EventsEnd, ResponseEvents};
 use super::post::{Content, StreamProgress, content_type};
 use super::refusal::{Head, Refusal};
 use super::streamable::StreamableHttp;
+use crate::transport::MessageStream;
 use crate::transport::receiving::deliver;
 
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -133,7 +134,13 @@ async fn follow(transport: &StreamableHttp, response: Response, progress: &mut S
         };
         progress.note(event.id.as_ref(), event.retry);
         if let (Some(message), Some(inbound)) = (event.message(), transport.exchanges.inbound()) {
-            deliver(&inbound, None, message.clone(), &mut events.turn).await;
+            deliver(
+                &inbound,
+                MessageStream::Unasked,
+                message.clone(),
+                &mut events.turn,
+            )
+            .await;
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -34,6 +34,12 @@ const KEEP_ALIVE_LIMIT: Duration = Duration::from_secs(45);
 /// How much sooner than the server this side closes, so that a request seldom meets a connection that is just being closed.
 const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 
+const MIB: usize = 1024 * 1024;
+
+/// The large messages that are received from one server at the same time, in MiB: two of the largest. Whatever comes beyond that waits
+/// at the server. A message of unknown length needs room for the largest.
+const RECEIVING_LIMIT: u32 = 128;
+
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
 pub(super) struct Pool {
@@ -41,6 +47,8 @@ pub(super) struct Pool {
     tls: ArcSwap<TlsConfig>,
     connect_timeout: Duration,
     idle: Lock<Idle>,
+    /// Room for large messages that are being received, in MiB.
+    receiving: Arc<Semaphore>,
 }
 
 #[derive(Default)]
@@ -90,7 +98,27 @@ impl Pool {
             tls: ArcSwap::from_pointee(tls),
             connect_timeout,
             idle: Lock::default(),
+            receiving: Arc::new(Semaphore::new(RECEIVING_LIMIT as usize)),
         }
+    }
+
+    /// Waits for room to receive a message of this length.
+    ///
+    /// Cancel safety: dropping it takes no room.
+    pub(super) async fn receiving_room(&self, length: usize) -> Option<OwnedSemaphorePermit> {
+        let needed = u32::try_from(length.div_ceil(MIB)).unwrap_or(RECEIVING_LIMIT);
+        let room = self
+            .receiving
+            .clone()
+            .acquire_many_owned(needed.min(RECEIVING_LIMIT));
+        // The semaphore is never closed.
+        room.await.ok()
+    }
+
+    /// The room that is free, in MiB.
+    #[cfg(test)]
+    pub(super) fn free_receiving_room(&self) -> usize {
+        self.receiving.available_permits()
     }
 
     /// Sends a request and waits for the head of its answer.

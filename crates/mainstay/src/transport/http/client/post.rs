@@ -15,7 +15,7 @@ use super::streamable::StreamableHttp;
 use super::{HttpFailure, ReconnectBackoff};
 use crate::large;
 use crate::transport::receiving::deliver;
-use crate::transport::{Frame, Turn};
+use crate::transport::{Frame, MessageStream, Turn};
 use crate::wire::Outcome;
 
 /// How long to wait for the end of a stream after its answer. The end mostly comes with the answer, and the connection can be used
@@ -253,7 +253,7 @@ impl Asked<'_> {
             }
         }
         if let Some(inbound) = self.transport.exchanges.inbound() {
-            deliver(&inbound, Some(self.id), message, turn).await;
+            deliver(&inbound, MessageStream::OfRequest(self.id), message, turn).await;
         }
     }
 }

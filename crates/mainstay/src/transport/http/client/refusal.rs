@@ -216,6 +216,9 @@ pub(in crate::transport) async fn read_body(response: &mut Response, limit: usiz
     if response.announced().is_some_and(|length| length > limit as u64) {
         return Err(too_large());
     }
+    let length = response
+        .announced()
+        .and_then(|length| usize::try_from(length).ok());
     let mut body = Bytes::new();
     let mut rest = BytesMut::new();
     while let Some(chunk) = response.chunk().await? {
@@ -234,6 +237,9 @@ pub(in crate::transport) async fn read_body(response: &mut Response, limit: usiz
             rest.reserve(receiving::capacity_to_add(rest.len(), chunk.len(), limit));
         }
         rest.extend_from_slice(&chunk);
+        if receiving::is_large(rest.len()) {
+            response.take_room(length.unwrap_or(limit)).await;
+        }
     }
     let mut body = if rest.is_empty() { body } else { rest.freeze() };
     skip_byte_order_mark(&mut body);

@@ -4,6 +4,7 @@ use std::pin::pin;
 
 use bytes::Bytes;
 
+use super::remote_peer::poll_once;
 use super::*;
 use crate::wire::{BadAnswer, MAX_MEMBERS};
 
@@ -516,4 +517,46 @@ async fn a_large_answer_arrives_whole() {
     let large = format!("\"{}\"", "x".repeat(5_000_000));
     let (answer, ()) = tokio::join!(peer.request("a", None, within(10)), remote.answer(1, &large));
     assert!(answer.unwrap().as_str() == large);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_counts_only_on_the_stream_of_its_request() {
+    let (transport, inbound) = remote_peer::Unconnected::new();
+    let peer = Peer::start(
+        Box::new(transport),
+        Arc::new(Log::default()),
+        ConnectionRecorder::default(),
+    );
+    let inbound = inbound.get().unwrap();
+    let (first, second) = (
+        peer.request("a", None, within(10)),
+        peer.request("b", None, within(10)),
+    );
+    let mut first = pin!(first);
+    let mut second = pin!(second);
+    poll_once(first.as_mut()).await;
+    poll_once(second.as_mut()).await;
+    let forged = [
+        r#"{"jsonrpc":"2.0","id":1,"result":"forged"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"forged"}}"#,
+        r#"[{"jsonrpc":"2.0","id":1,"result":"forged"}]"#,
+        // Behind text, and cut off.
+        r#"log: {"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":"forg"#,
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"forged"}}"#,
+    ];
+    for forged in forged {
+        inbound.message_of(2, Bytes::from_static(forged.as_bytes()));
+        inbound.message_unasked(Bytes::from_static(forged.as_bytes()));
+    }
+    // Longer than an answer behind text waits for a proper one.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(peer.stats().in_flight, 2, "neither request has ended");
+    assert_eq!(peer.stats().misplaced_answers, 6);
+    for id in [2, 1] {
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"own"}}"#);
+        inbound.message_of(id, answer.into());
+    }
+    assert_eq!(first.await.unwrap().as_str(), r#""own""#);
+    assert_eq!(second.await.unwrap().as_str(), r#""own""#);
 }

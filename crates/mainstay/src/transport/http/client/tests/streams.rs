@@ -1,4 +1,13 @@
-use super::remote_server::LONG;
+use std::pin::pin;
+use std::task::{Context, Waker};
+
+use tokio::time::timeout;
+
+use super::super::connection::Response;
+use super::super::endpoint::Endpoint;
+use super::super::events::ResponseEvents;
+use super::super::refusal::read_body;
+use super::remote_server::{Exchange, LONG};
 use super::*;
 
 #[tokio::test]
@@ -148,4 +157,52 @@ async fn an_event_beyond_the_limit_fails_its_request() {
         (Outcome::Answered, HttpFailure::BodyTooLarge { limit })
     );
     assert!(asked.goes_away().await);
+}
+
+/// A large answer that the remote peer has begun, and does not end.
+async fn begin_large(remote: &RemoteServer, endpoint: &Endpoint) -> (Exchange, Response) {
+    let asked = endpoint.request(Method::GET).await.unwrap();
+    let (response, begun) = tokio::join!(endpoint.send(&asked, None), async {
+        let mut asked = remote.next().await;
+        asked.events("").await;
+        let piece = "x".repeat(300 * 1024);
+        asked.event(&format!("data: {piece}")).await;
+        asked
+    });
+    (begun, response.unwrap())
+}
+
+#[tokio::test]
+async fn large_answers_that_come_at_the_same_time_take_turns() {
+    let remote = RemoteServer::start().await;
+    let endpoint = Endpoint::new(remote.url(), HttpOptions::new()).unwrap();
+    let limit = endpoint.options.limits.message;
+    let mut begun = Vec::new();
+    let mut reading = Vec::new();
+    for is_event in [false, true] {
+        let (asked, mut response) = begin_large(&remote, &endpoint).await;
+        begun.push(asked);
+        reading.push(tokio::spawn(async move {
+            match is_event {
+                true => drop(ResponseEvents::new(response, limit).next().await),
+                false => drop(read_body(&mut response, limit).await),
+            }
+        }));
+    }
+    // Each may become as long as the longest, and there is room for two of these.
+    while endpoint.free_receiving_room() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let (_asked, mut third) = begin_large(&remote, &endpoint).await;
+    let mut cx = Context::from_waker(Waker::noop());
+    {
+        let mut room = pin!(third.take_room(1));
+        assert!(room.as_mut().poll(&mut cx).is_pending());
+        reading.pop().unwrap().abort();
+        timeout(LONG, room).await.expect("the second has gone");
+    }
+    third.leave_room();
+    drop(begun);
+    reading.pop().unwrap().await.unwrap();
+    assert!(endpoint.free_receiving_room() > 0);
 }
