@@ -105,7 +105,8 @@ function check(holds, what) {
 
 await start();
 const browser = await chromium.launch({ executablePath: browserPath, args: ["--no-sandbox"] });
-const page = await browser.newPage({ viewport: { width: 1440, height: 900 } });
+const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
+const page = await context.newPage();
 const problems = [];
 page.on("pageerror", (error) => problems.push(`error: ${error}`));
 page.on("console", (message) => { if (message.type() === "error" && !/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|network error/i.test(message.text())) problems.push(message.text()); });
@@ -390,7 +391,7 @@ try {
     await taken.gets(4);
     check(taken.got.every((request) => !/authorization|page2\./i.test(request)), `it got ${taken.got.join("\n")}`);
     // A page of its own reads whatever the browser stores for this address.
-    const visitor = await page.context().newPage();
+    const visitor = await context.newPage();
     await visitor.goto(`http://127.0.0.1:${port}/ui/`);
     const stolen = JSON.parse(await visitor.evaluate(() => JSON.stringify({ ...localStorage })));
     await visitor.close();

@@ -69,7 +69,7 @@ impl Handover {
                 return;
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
