@@ -93,7 +93,7 @@ fn without_settings_a_server_has_the_defaults() {
     assert_eq!(server.policy(), &Policy::default());
     assert_eq!(server.replay(), Replay::Safe);
     assert_eq!(server.isolation(), Isolation::Shared);
-    assert_eq!(server.startup_timeout(), Duration::from_secs(60));
+    assert_eq!(server.startup_timeout(), Duration::from_secs(45));
     assert_eq!(server.call_timeout(), Duration::from_secs(3600));
     assert_eq!(server.call_idle_timeout(), Duration::from_secs(300));
     assert_eq!(server.wait_timeout(), Duration::from_secs(15));

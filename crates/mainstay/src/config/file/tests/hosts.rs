@@ -49,7 +49,7 @@ fn summary(server: &ServerConfig) -> String {
         parts.push("off".to_owned());
     }
     let seconds = |limit: Duration| limit.as_secs_f32();
-    if server.startup_timeout() != Duration::from_secs(60) {
+    if server.startup_timeout() != Duration::from_secs(45) {
         parts.push(format!("start<{}s", seconds(server.startup_timeout())));
     }
     if server.call_timeout() != Duration::from_secs(3600) {
