@@ -427,7 +427,7 @@ fn request_span(request: &RoutedRequest<'_>) -> Span {
 }
 
 /// What is known of a request before it is answered, in the attributes of OpenTelemetry's conventions for MCP servers;
-/// `otlp/conventions` of the program compares them.
+/// the tests of the program compare them with a table.
 fn describe_request(span: &Span, request: &RoutedRequest<'_>) {
     let client = request.client;
     let id = request.run.id();

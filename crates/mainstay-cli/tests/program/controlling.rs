@@ -616,7 +616,7 @@ fn commands_are_known_after_the_daemon_that_took_them_each_once_and_without_a_da
     shared.sandbox.run(&["disable", "good"]).exits(0);
     shared.sandbox.run(&["restart", "good"]).exits(1);
     let commands = |arguments: &[&str]| {
-        let words = [&["events", "--json", "--since", "1d"], arguments].concat();
+        let words = [&["events", "--json", "--since", "1d"][..], arguments].concat();
         let ran = shared.sandbox.run(&words);
         ran.exits(0);
         let events = lines(&ran).into_iter();

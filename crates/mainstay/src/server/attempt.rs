@@ -22,7 +22,7 @@ use crate::connection::Connection;
 use crate::event::Failure;
 use crate::keeper::{Consequence, Report, recovery};
 use crate::transport::HttpFailure;
-use crate::wire::{Outcome, Params, RequestError, TooManyMembers, with_meta};
+use crate::wire::{Outcome, Params, RawJson, RequestError, TooManyMembers, with_meta};
 
 /// How long a call that lost its connection waits for the keeper to report why.
 const FAILURE_REPORT_TIMEOUT: Duration = Duration::from_millis(75);

@@ -35,7 +35,7 @@ pub(super) struct TracedAttempt {
 impl TracedAttempt {
     /// Begins a span below the caller's. If no subscriber wants the span, the server gets the caller's own.
     ///
-    /// The attributes are those of OpenTelemetry's conventions for MCP clients; `otlp/conventions` of the program compares them.
+    /// The attributes are those of OpenTelemetry's conventions for MCP clients; the tests of the program compare them with a table.
     pub(super) fn begin(
         slot: &Slot,
         method: &str,
