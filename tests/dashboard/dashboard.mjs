@@ -5,7 +5,8 @@
 
 import { spawn, execFileSync } from "node:child_process";
 import { createRequire } from "node:module";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { createServer as createHttpServer } from "node:http";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -82,6 +83,20 @@ async function stop(signal = "SIGTERM") {
 
 function loginLink() {
   return execFileSync(program, ["ui", "--print", "--url", `http://127.0.0.1:${port}`], { env, encoding: "utf8" }).trim();
+}
+
+/** `mainstay ui` with a browser that only says what it is to open: that address, what the command says first, and how it ends. */
+async function openUi(...options) {
+  const pipe = join(runtime, "opened");
+  execFileSync("mkfifo", [pipe]);
+  const command = join(runtime, "browser");
+  writeFileSync(command, `#!/bin/sh\necho "$1" > ${pipe}\n`, { mode: 0o755 });
+  const opening = spawn(program, ["ui", "--url", `http://127.0.0.1:${port}`, ...options], { env: { ...env, BROWSER: command }, stdio: ["ignore", "ignore", "pipe"] });
+  const said = new Promise((heard) => { opening.stderr.once("data", (piece) => heard(String(piece))); });
+  const ended = new Promise((done) => { opening.on("exit", done); });
+  const address = (await readFile(pipe, "utf8")).trim();
+  rmSync(pipe);
+  return { address, said, ended };
 }
 
 let failed = 0;
@@ -188,6 +203,35 @@ try {
     await opened.locator("#banner", { hasText: "not logged in" }).waitFor({ timeout: WAIT });
     await first.close();
     await second.close();
+  });
+  await step("the file that `mainstay ui` gives to a browser opens the page, and is gone then", async () => {
+    const opening = await openUi();
+    check(/^file:\/\/\/.*\/open-\w+\.html$/.test(opening.address), `the command line has ${opening.address}`);
+    const other = await browser.newContext();
+    const opened = await other.newPage();
+    // The file sends the browser on at once, which may end this navigation early.
+    await opened.goto(opening.address, { waitUntil: "commit" }).catch(() => {});
+    await opened.locator("tbody tr th").first().waitFor({ timeout: WAIT });
+    check(await opening.ended === 0, "the command failed");
+    check(!existsSync(fileURLToPath(opening.address)), "the file is still there");
+    await other.close();
+  });
+  await step("a browser that cannot read the file opens a page that asks for the code in the terminal", async () => {
+    const opening = await openUi("--code");
+    const code = (await opening.said).trim().split(" ").at(-1);
+    check(/^http:\/\/127\.0\.0\.1:\d+\/$/.test(opening.address), `the command line has ${opening.address}`);
+    const other = await browser.newContext();
+    const opened = await other.newPage();
+    await opened.goto(opening.address);
+    await opened.getByLabel("The code that the terminal shows").fill("00000-00000");
+    await opened.getByRole("button", { name: "Open" }).click();
+    await opened.getByText("That is not the code").waitFor({ timeout: WAIT });
+    await opened.screenshot({ path: join(directory, "code.png") });
+    await opened.getByLabel("The code that the terminal shows").fill(code.toLowerCase());
+    await opened.getByRole("button", { name: "Open" }).click();
+    await opened.locator("tbody tr th").first().waitFor({ timeout: WAIT });
+    check(await opening.ended === 0, "the command failed");
+    await other.close();
   });
   await step("a server that is wrong comes first, with its reason", async () => {
     await row("broken").locator(".why", { hasText: /no database|exit|status 3/ }).waitFor();

@@ -4,7 +4,8 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Child, Stdio};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
 
 use mainstay_partner::ProtectedServer;
 use serde_json::json;
@@ -22,7 +23,7 @@ struct FakeBrowser {
 impl FakeBrowser {
     fn new(sandbox: &Sandbox, then: &str) -> Self {
         let notes = sandbox.path("notes");
-        let made = std::process::Command::new("mkfifo").arg(&notes).status();
+        let made = Command::new("mkfifo").arg(&notes).status();
         assert!(made.expect("mkfifo is there").success());
         let script = format!(
             "#!/bin/sh\nfile=${{1#file://}}\n{{ echo \"$@\"; stat -c '%a' \"$file\"; cat \"$file\"; }} >{} 2>/dev/null\n{then}\n",
@@ -173,4 +174,35 @@ fn the_address_of_a_login_is_in_no_command_line() {
     let screen = terminal.finish(0);
     assert!(screen.contains("logged in to search"), "{screen}");
     assert_eq!(files_for_browsers(&sandbox), 0);
+}
+
+/// Listens as a program of another user does, and says what it gets.
+const OTHER_PROGRAM: &str = "import socket
+listener = socket.create_server(('127.0.0.1', 0))
+print(listener.getsockname()[1], flush=True)
+print(listener.accept()[0].recv(4096))";
+
+#[test]
+fn the_control_token_is_not_sent_to_another_user_who_took_the_port() {
+    const NOBODY: u32 = 65534;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can start a program of another user");
+        return;
+    }
+    let sandbox = Sandbox::with(&json!({ "one": good() }));
+    let mut other = Command::new("python3");
+    other
+        .args(["-c", OTHER_PROGRAM])
+        .uid(NOBODY)
+        .stdout(Stdio::piped());
+    let mut other = other.spawn().expect("Python is there");
+    let mut said = BufReader::new(other.stdout.take().expect("piped")).lines();
+    let mut line = || said.next().expect("a line").expect("text");
+    let url = format!("http://127.0.0.1:{}", line());
+    let refused = sandbox.run(&["ui", "--print", "--url", &url]);
+    refused
+        .exits(1)
+        .says("another user's program (user 65534) listens at");
+    assert_eq!(line(), "b''");
+    assert!(other.wait().expect("it ends").success());
 }
