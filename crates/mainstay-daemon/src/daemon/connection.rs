@@ -11,11 +11,12 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
+use super::admission::{CONNECTION_LIMIT, Newcomer};
 use super::halves::{self, SocketReader, SocketWriter};
 use super::listed::UnsharedServer;
 use super::pool::{Membership, PoolKey, of_command, of_url};
 use super::stream::{BridgeInput, PeekedStream};
-use super::{CONNECTION_LIMIT, Daemon, lock, seconds};
+use super::{Daemon, lock, seconds};
 use crate::live;
 use mainstay_bridge::hello::{
     Ask, BridgeStatus, ConnectRequest, EndOrder, EndReason, Goodbye, Hello, HelloRefusal, HelloReply,
@@ -37,8 +38,38 @@ enum BridgeTarget {
     Configured(Scope),
 }
 
+/// What a connection begins with.
+pub(super) enum Introduction {
+    /// It ended, or said nothing in time.
+    Nothing,
+    /// A client of the control API.
+    Control(PeekedStream),
+    /// The first line of a bridge or a command.
+    Line(PeekedStream, Vec<u8>),
+    /// A first line that is too long, or did not come in time.
+    Unfinished(PeekedStream),
+}
+
+impl Introduction {
+    /// Reads it.
+    ///
+    /// Cancel safety: not safe, what was read is lost.
+    pub(super) async fn read(stream: UnixStream) -> Self {
+        let Ok(Ok(Some(mut stream))) = timeout(FIRST_LINE_TIMEOUT, PeekedStream::peek(stream)).await else {
+            return Self::Nothing;
+        };
+        if stream.first_byte() != Some(b'{') {
+            return Self::Control(stream);
+        }
+        match timeout(FIRST_LINE_TIMEOUT, stream.read_line()).await {
+            Ok(Ok(line)) => Self::Line(stream, line),
+            Ok(Err(_)) | Err(_) => Self::Unfinished(stream),
+        }
+    }
+}
+
 impl Daemon {
-    pub(super) async fn serve(self: &Arc<Self>, stream: UnixStream) {
+    pub(super) async fn serve(self: &Arc<Self>, stream: UnixStream, newcomer: Newcomer) {
         let peer = stream.peer_cred();
         let user = rustix::process::geteuid().as_raw();
         match &peer {
@@ -53,13 +84,19 @@ impl Daemon {
             }
         }
         let pid = peer.ok().and_then(|peer| peer.pid());
-        let Ok(Ok(Some(stream))) = timeout(FIRST_LINE_TIMEOUT, PeekedStream::peek(stream)).await else {
+        let Some((introduction, _place)) = newcomer.introduced(Introduction::read(stream)).await else {
+            tracing::debug!(?pid, "a connection that says nothing made room for newer ones");
             return;
         };
-        if stream.first_byte() == Some(b'{') {
-            self.serve_hello(stream, pid).await;
-        } else {
-            self.serve_control(stream).await;
+        match introduction {
+            Introduction::Nothing => {}
+            Introduction::Control(stream) => self.serve_control(stream).await,
+            Introduction::Line(stream, first) => self.serve_hello(stream, &first, pid).await,
+            Introduction::Unfinished(mut stream) => {
+                let refusal =
+                    HelloRefusal::new("the first line is too long, or did not come in time", UPGRADE);
+                write(stream.get_mut(), &line(&HelloReply::refused(refusal))).await;
+            }
         }
     }
 
@@ -71,12 +108,8 @@ impl Daemon {
         }
     }
 
-    async fn serve_hello(self: &Arc<Self>, mut stream: PeekedStream, pid: Option<i32>) {
-        let Ok(Ok(first)) = timeout(FIRST_LINE_TIMEOUT, stream.read_line()).await else {
-            let refusal = HelloRefusal::new("the first line is too long, or did not come in time", UPGRADE);
-            return write(stream.get_mut(), &line(&HelloReply::refused(refusal))).await;
-        };
-        match read_hello(&first) {
+    async fn serve_hello(self: &Arc<Self>, mut stream: PeekedStream, first: &[u8], pid: Option<i32>) {
+        match read_hello(first) {
             Ok(HelloRequest::Connect(request)) => self.serve_bridge(stream, *request, pid).await,
             Ok(HelloRequest::Ask(Ask::Status)) => {
                 let reply = HelloReply::status(self.status());
