@@ -96,6 +96,18 @@ pub struct CommandServer {
     pub env: BTreeMap<String, String>,
     /// The variables that every server gets.
     pub base_env: BTreeMap<String, String>,
+    /// How many descriptors the server may open, if this bridge is the one that starts it: as many as the bridge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub descriptors: Option<DescriptorLimits>,
+}
+
+/// How many descriptors a process may open; `None` for no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct DescriptorLimits {
+    /// The limit in force.
+    pub soft: Option<u64>,
+    /// As far as the process may raise it.
+    pub hard: Option<u64>,
 }
 
 /// A server at an address. Bridges share it if `url` and `bearer_token` are equal.

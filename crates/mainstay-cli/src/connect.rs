@@ -10,8 +10,11 @@ use std::{env, fs, io};
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, ValueEnum};
+use mainstay::process::DescriptorLimit;
 use mainstay_bridge::handover::hand_over;
-use mainstay_bridge::hello::{CommandServer, ConnectRequest, ServerRequestKind, Share, UrlServer};
+use mainstay_bridge::hello::{
+    CommandServer, ConnectRequest, DescriptorLimits, ServerRequestKind, Share, UrlServer,
+};
 use mainstay_bridge::{DEFAULT_VARIABLES, DaemonDialer, Launcher, RuntimeDirectory, bridge};
 
 use crate::exit::{CommandFailure, Done, Exit};
@@ -167,6 +170,7 @@ fn of_command(arguments: &ConnectArgs) -> Result<ServerRequestKind, CommandFailu
         unreachable!("the command is not empty");
     };
     let name = arguments.name.clone();
+    let DescriptorLimit { soft, hard } = DescriptorLimit::of_this_process();
     Ok(ServerRequestKind::Command(CommandServer {
         name: name.unwrap_or_else(|| naming::of_command(&arguments.command)),
         program: program.clone(),
@@ -174,6 +178,7 @@ fn of_command(arguments: &ConnectArgs) -> Result<ServerRequestKind, CommandFailu
         cwd: working_directory(arguments.cwd.as_deref())?,
         env: named_variables(&arguments.env)?,
         base_env: default_variables()?,
+        descriptors: Some(DescriptorLimits { soft, hard }),
     }))
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mainstay::config::Target;
+use mainstay::process::DescriptorLimit;
 use mainstay::{FleetBuilder, ServerConfig, StateKind};
 use mainstay_gateway::{Gateway, GatewayBuilder};
 use tokio::runtime::Handle;
@@ -17,7 +18,9 @@ use super::listed::{ListedServer, ServerListing};
 use super::users::{DaemonUse, Users};
 use crate::live::{self, HostSwitches};
 use mainstay_bridge::VARIABLES_HINT;
-use mainstay_bridge::hello::{CommandServer, HelloRefusal, Share, SharedServerStatus, UrlServer};
+use mainstay_bridge::hello::{
+    CommandServer, DescriptorLimits, HelloRefusal, Share, SharedServerStatus, UrlServer,
+};
 
 /// How long a server may take to stop when no bridge wants it: longer than the stop ladder.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -53,6 +56,7 @@ impl PoolKey {
             cwd,
             env,
             base_env: _,
+            descriptors: _,
         } = server.clone();
         let server = KeyedServer::Command {
             program,
@@ -80,6 +84,9 @@ pub(super) fn of_command(server: &CommandServer) -> Result<ServerConfig, HelloRe
         .args(server.args.iter().map(String::as_str))
         .cwd(server.cwd.as_str())
         .base_env(&server.base_env);
+    if let Some(DescriptorLimits { soft, hard }) = server.descriptors {
+        builder = builder.descriptors(DescriptorLimit { soft, hard });
+    }
     for (name, value) in &server.env {
         builder = builder.env(name, value.as_str());
     }
