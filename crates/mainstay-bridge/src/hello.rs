@@ -65,6 +65,12 @@ pub struct ConnectRequest {
     /// The roots of the client, where they decide with whom the server is shared and are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roots: Option<Vec<String>>,
+    /// How long the host's calls wait for a server that is not connected, in milliseconds; the server's own limit, if it is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
+    /// Whether the bridge resumes a session that it had with another daemon, whose end made the server start again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resumes: bool,
 }
 
 /// Which server a bridge wants.

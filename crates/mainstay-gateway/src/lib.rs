@@ -28,5 +28,6 @@ mod sessions;
 pub use door::{ClientInput, DoorError, DoorTokens, HttpDoor, HttpMount, MountBody, StreamEnd, TokenChanges};
 pub use gateway::{Gateway, GatewayBuilder};
 pub use observer::GatewayCounts;
+pub use router::ServerWait;
 pub use scope::Scope;
 pub use sessions::{DoorKind, RunningInfo, SessionInfo};

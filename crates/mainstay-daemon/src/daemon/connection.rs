@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use mainstay::config::nearest;
 use mainstay::gateway::introduced_as;
-use mainstay_gateway::{ClientInput, Gateway, Scope, StreamEnd};
+use mainstay_gateway::{ClientInput, Gateway, Scope, ServerWait, StreamEnd};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -157,13 +157,19 @@ impl Daemon {
             return;
         };
         let input = BridgeInput::new(head, input, self.ending.subscribe());
+        let wait = ServerWait {
+            limit: request.wait_ms.map(Duration::from_millis),
+            whole_first_start: request.resumes,
+        };
         let end = match serves {
             BridgeTarget::Shared(member) => {
                 let scope = Scope::Server(member.name.clone());
-                self.serve_on(&member.gateway, scope, input, output).await
+                self.serve_on(&member.gateway, scope, input, output, wait).await
             }
-            BridgeTarget::Configured(scope) => self.serve_on(&self.configured, scope, input, output).await,
-            BridgeTarget::Own(config) => self.serve_own(*config, input, output).await,
+            BridgeTarget::Configured(scope) => {
+                self.serve_on(&self.configured, scope, input, output, wait).await
+            }
+            BridgeTarget::Own(config) => self.serve_own(*config, input, output, wait).await,
         };
         self.say_goodbye(end).await;
     }
@@ -174,6 +180,7 @@ impl Daemon {
         config: mainstay::ServerConfig,
         input: BridgeInput<SocketReader>,
         output: SocketWriter,
+        wait: ServerWait,
     ) -> StreamEnd<SocketWriter> {
         let Some(input) = ClientInput::wait_for_request(input).await else {
             return StreamEnd {
@@ -192,7 +199,7 @@ impl Daemon {
         let gateway = self.settings.gateways.of(&config, fleet);
         let gateway = gateway.for_one_client().start([config]);
         let own = UnsharedServer::new(self, self.listing.add(&name, &switch_key, &gateway), &gateway);
-        let end = self.serve_on(&gateway, scope, input, output).await;
+        let end = self.serve_on(&gateway, scope, input, output, wait).await;
         gateway.close(self.settings.stop_within).await;
         drop(own);
         end
@@ -204,6 +211,7 @@ impl Daemon {
         scope: Scope,
         input: R,
         output: SocketWriter,
+        wait: ServerWait,
     ) -> StreamEnd<SocketWriter>
     where
         R: tokio::io::AsyncRead + Send + Unpin,
@@ -212,7 +220,7 @@ impl Daemon {
             Some(_) => self.settings.drain,
             None => HOST_CLOSED_GRACE,
         };
-        gateway.serve_stream(scope, input, output, grace).await
+        gateway.serve_stream(scope, input, output, wait, grace).await
     }
 
     /// Says why the connection ends, if the daemon ends it.
