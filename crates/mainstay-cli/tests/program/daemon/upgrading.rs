@@ -238,9 +238,13 @@ fn a_call_waits_as_long_as_its_host_says_and_after_an_upgrade_for_the_start_that
     fs::write(&hold, "").unwrap();
     host.call("crash", &json!({}));
     wait_for_state(&shared, "reconnecting", None);
-    let refused = host.call("echo", &json!({ "text": "too early" }));
-    assert_eq!(refused["_meta"]["mainstay"]["outcome"], "not_sent", "{refused}");
+    let call = host.begin_call("echo", &json!({ "text": "too early" }));
+    // The daemon has read both in order.
+    let ping = host.begin("ping", &json!({}));
+    host.answer(ping);
     fs::remove_file(&hold).unwrap();
+    let refused = host.answer(call)["result"].clone();
+    assert_eq!(refused["_meta"]["mainstay"]["outcome"], "not_sent", "{refused}");
     wait_for_state(&shared, "connected", None);
 
     fs::write(&hold, "").unwrap();
