@@ -65,6 +65,12 @@ pub struct ConnectRequest {
     /// The roots of the client, where they decide with whom the server is shared and are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roots: Option<Vec<String>>,
+    /// How long the host's calls wait for a server that is not connected, in milliseconds; the server's own limit, if it is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
+    /// Whether the bridge resumes a session that it had with another daemon, whose end made the server start again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resumes: bool,
 }
 
 /// Which server a bridge wants.
@@ -106,9 +112,21 @@ pub struct CommandServer {
     pub env: BTreeMap<String, String>,
     /// The variables that every server gets.
     pub base_env: BTreeMap<String, String>,
+    /// How many descriptors the server may open, if this bridge is the one that starts it: as many as the bridge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub descriptors: Option<DescriptorLimits>,
     /// The era that it is pinned to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub era: Option<PinnedEra>,
+}
+
+/// How many descriptors a process may open; `None` for no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct DescriptorLimits {
+    /// The limit in force.
+    pub soft: Option<u64>,
+    /// As far as the process may raise it.
+    pub hard: Option<u64>,
 }
 
 /// A server at an address. Bridges share it if `url`, `bearer_token` and `era` are equal.

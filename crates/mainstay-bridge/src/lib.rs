@@ -22,7 +22,8 @@ mod wait;
 pub use ask::{AskError, end, status, stop};
 pub use dial::{ConnectError, DaemonDialer};
 pub use launch::{
-    DaemonStart, LaunchError, Launcher, StartReport, bound_log, detach, inherited_variables, no_follow,
+    DaemonStart, LaunchError, Launcher, StartReport, bound_log, detach, inherited_variables,
+    runtime_file_flags,
 };
 pub use methods::only_reads;
 pub use runtime_dir::{RuntimeDirError, RuntimeDirectory};

@@ -1,14 +1,14 @@
 //! Locks on files: held by an open description of the file, so that the system releases them however a process ends.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::launch::no_follow;
+use crate::launch::runtime_file_flags;
 
 /// A lock that this process holds. When it is dropped, the file is removed and the lock released.
 pub struct LockFile {
@@ -35,7 +35,7 @@ impl LockFile {
                 .create(true)
                 .truncate(false)
                 .mode(0o600)
-                .custom_flags(no_follow())
+                .custom_flags(runtime_file_flags())
                 .open(path)?;
             match Self::lock(file, path)? {
                 LockAttempt::Taken(lock) => return Ok(Some(lock)),
@@ -78,12 +78,29 @@ impl Drop for LockFile {
 
 /// The number of the process that holds the lock, as that process noted it.
 pub fn noted_pid(path: &Path) -> Option<u32> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
+    let mut noted = String::new();
+    open(path)
+        .ok()?
+        .take(NOTE_LIMIT)
+        .read_to_string(&mut noted)
+        .ok()?;
+    noted.trim().parse().ok()
+}
+
+/// More than a number takes.
+const NOTE_LIMIT: u64 = 64;
+
+/// Opens the file to look at it.
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(runtime_file_flags())
+        .open(path)
 }
 
 /// Whether another process holds the lock now.
 pub fn is_held(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else { return false };
+    let Ok(file) = open(path) else { return false };
     // Released at once, when the file is closed. A process that tries to lock it at this moment finds it taken, and its
     // starter tries again.
     matches!(

@@ -6,12 +6,17 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{env, fs, io};
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, ValueEnum};
+use mainstay::config::parse_duration;
+use mainstay::process::DescriptorLimit;
 use mainstay_bridge::handover::hand_over;
-use mainstay_bridge::hello::{CommandServer, ConnectRequest, ServerRequestKind, Share, UrlServer};
+use mainstay_bridge::hello::{
+    CommandServer, ConnectRequest, DescriptorLimits, ServerRequestKind, Share, UrlServer,
+};
 use mainstay_bridge::{DEFAULT_VARIABLES, DaemonDialer, Launcher, RuntimeDirectory, bridge};
 
 use crate::args::EraChoice;
@@ -61,6 +66,11 @@ pub(crate) struct ConnectArgs {
     /// The server's name in messages [default: from its program or package, or the host of its address]
     #[arg(long, conflicts_with = "server")]
     name: Option<String>,
+    /// How long a call of this host waits for a server that is not connected [default: that of the server, 15s]
+    ///
+    /// After an upgrade or a crash of the daemon, calls wait for the start that it caused, for as long as their own deadline.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    wait: Option<Duration>,
     /// The address of a server over HTTP, in place of a command
     #[arg(long, conflicts_with = "command")]
     url: Option<String>,
@@ -95,6 +105,10 @@ pub(crate) fn run(arguments: &ConnectArgs, config: Option<&Path>, no_cache: bool
         },
         config: named_configuration(config).map(|path| path.display().to_string()),
         roots: None,
+        wait_ms: arguments
+            .wait
+            .map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+        resumes: false,
     };
     let launcher = launcher(config, no_cache, &["--on-demand"])?;
     hand_over(&program()?, &launcher, &request);
@@ -176,6 +190,7 @@ fn of_command(arguments: &ConnectArgs) -> Result<ServerRequestKind, CommandFailu
         unreachable!("the command is not empty");
     };
     let name = arguments.name.clone();
+    let DescriptorLimit { soft, hard } = DescriptorLimit::of_this_process();
     Ok(ServerRequestKind::Command(CommandServer {
         name: name.unwrap_or_else(|| naming::of_command(&arguments.command)),
         program: program.clone(),
@@ -184,6 +199,7 @@ fn of_command(arguments: &ConnectArgs) -> Result<ServerRequestKind, CommandFailu
         env: named_variables(&arguments.env)?,
         base_env: default_variables()?,
         era: arguments.era.map(EraChoice::pinned),
+        descriptors: Some(DescriptorLimits { soft, hard }),
     }))
 }
 

@@ -10,7 +10,7 @@ use mainstay_bridge::hello::{DaemonStatus, Share};
 use mainstay_bridge::{DaemonDialer, DaemonStart, RuntimeDirectory, StartReport, detach, status, stop};
 use mainstay_control::token_from_file;
 use mainstay_daemon::daemon::{self, DaemonConfiguration, DaemonSettings, Place, PlaceError};
-use mainstay_daemon::live::{EnvironmentOwner, LiveStart, state_directory};
+use mainstay_daemon::live::{DaemonOrigin, EnvironmentOwner, LiveStart, state_directory};
 
 use crate::admin::default_token_file;
 use crate::args::Common;
@@ -20,6 +20,7 @@ use crate::exit::{CommandFailure, Done, Exit};
 use crate::json::DaemonDocument;
 use crate::live::{live_start, say};
 use crate::load::{cache_directory, load, user_file};
+use crate::log::stamp;
 use crate::login;
 use crate::logins;
 use crate::otlp;
@@ -341,7 +342,16 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
             return Err(CommandFailure::failed(error));
         }
     };
-    let configuration = configuration(common, screen);
+    let starter = match (place.is_inherited(), arguments.on_demand) {
+        (true, _) => " by a service manager",
+        (false, true) => " by `mainstay connect`",
+        (false, false) => " by `mainstay daemon`",
+    };
+    let environment = EnvironmentOwner::Daemon(DaemonOrigin {
+        who: daemon_in_words(std::process::id(), SystemTime::now(), starter).into(),
+        is_managed: place.is_inherited(),
+    });
+    let configuration = configuration(common, environment, screen);
     let settings = DaemonSettings {
         starts_configured: !arguments.on_demand,
         configuration,
@@ -378,10 +388,10 @@ fn page_token() -> Option<Secret> {
 }
 
 /// The daemon's configuration. One that cannot be used is followed all the same, and bridges that need none of it are served.
-fn configuration(common: &Common, screen: &Screen) -> DaemonConfiguration {
+fn configuration(common: &Common, environment: EnvironmentOwner, screen: &Screen) -> DaemonConfiguration {
     let live = match load(common) {
         Ok(mut setup) => {
-            EnvironmentOwner::Daemon.explain(&mut setup.problems);
+            environment.explain(&mut setup.problems);
             setup.announce_in_daemon(screen);
             live_start(&setup, screen)
         }
@@ -394,9 +404,17 @@ fn configuration(common: &Common, screen: &Screen) -> DaemonConfiguration {
     };
     let screen = *screen;
     DaemonConfiguration {
-        live: live.in_environment_of(EnvironmentOwner::Daemon),
+        live: live.in_environment_of(environment),
         report: Box::new(move |event| say(&event, &screen)),
     }
+}
+
+/// A daemon that runs, for a message that another process may show.
+pub(crate) fn daemon_in_words(pid: u32, since: SystemTime, starter: &str) -> String {
+    format!(
+        "the daemon (process {pid}, started at {}{starter})",
+        stamp(since).as_str()
+    )
 }
 
 fn show_status(directory: &RuntimeDirectory, json: bool, screen: &Screen) -> Done {

@@ -30,5 +30,6 @@ pub use door::{
 };
 pub use gateway::{Gateway, GatewayBuilder};
 pub use observer::GatewayCounts;
+pub use router::ServerWait;
 pub use scope::Scope;
 pub use sessions::{DoorKind, RunningInfo, SessionInfo};

@@ -439,7 +439,10 @@ impl Bridge {
             if link.host_has_closed {
                 return None;
             }
-            let hello = line(&Hello::connecting(link.request.clone()));
+            let hello = line(&Hello::connecting(ConnectRequest {
+                resumes: true,
+                ..link.request.clone()
+            }));
             drop(link);
             match self.dialer.dial(&hello).map(|dialed| self.resume(dialed)) {
                 Ok(Some(lines)) => return Some(lines),

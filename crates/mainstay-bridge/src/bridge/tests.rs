@@ -45,6 +45,8 @@ fn new_bridge(runtime: &Path, share: Share) -> (Arc<Bridge>, UnixStream) {
         share,
         config: None,
         roots: None,
+        wait_ms: None,
+        resumes: false,
     };
     let (host, output) = UnixStream::pair().unwrap();
     host.set_read_timeout(Some(LINE_TIMEOUT)).unwrap();

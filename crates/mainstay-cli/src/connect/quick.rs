@@ -3,6 +3,8 @@
 //! A host runs many bridges all day. The parser touches more than a megabyte of the program, which then stays resident in each of them. So
 //! the plain forms are read here. Whatever else is on the command line, mistakes included, is left to the parser.
 
+use mainstay::config::parse_duration;
+
 use super::{ConnectArgs, EraChoice, ShareWith};
 
 impl ConnectArgs {
@@ -17,6 +19,7 @@ impl ConnectArgs {
             share: ShareWith::Yes,
             cwd: None,
             name: None,
+            wait: None,
             url: None,
             bearer_token_env: None,
             era: None,
@@ -36,6 +39,9 @@ impl ConnectArgs {
                 "--env" => read.env.push(value(&mut words)?),
                 "--cwd" if read.cwd.is_none() => read.cwd = Some(value(&mut words)?.into()),
                 "--name" if read.name.is_none() => read.name = Some(value(&mut words)?),
+                "--wait" if read.wait.is_none() => {
+                    read.wait = Some(parse_duration(&value(&mut words)?).ok()?);
+                }
                 "--url" if read.url.is_none() => read.url = Some(value(&mut words)?),
                 "--bearer-token-env" if read.bearer_token_env.is_none() => {
                     read.bearer_token_env = Some(value(&mut words)?);
@@ -92,6 +98,7 @@ mod tests {
         let lines: [&[&str]; 16] = [
             &[],
             &["files"],
+            &["--wait", "90s", "files"],
             &["--", "npx", "-y", "--env", "x", "--"],
             &["--env", "A", "--env", "B", "--share", "roots", "--", "run"],
             &[
@@ -116,6 +123,7 @@ mod tests {
             &["--env=A", "--", "run"],
             &["--quiet", "--", "run"],
             &["--name", "--env", "--", "run"],
+            &["--wait", "soon", "--", "run"],
         ];
         for (number, line) in lines.iter().enumerate() {
             let words = ["connect"].iter().chain(*line).map(ToString::to_string);

@@ -1,9 +1,11 @@
 //! Lines of bounded length.
 
+use mainstay::transport::Limits;
 use tokio::io::{self, AsyncBufRead, AsyncBufReadExt as _};
 
-/// Far more than any call of the demo needs, and little enough to hold.
-pub(super) const MAX_LINE: usize = 4 * 1024 * 1024;
+/// As much as Mainstay passes on to a server in one message. A longer line is answered without its id, which is not known, and so the client
+/// cannot tell which of its calls failed.
+pub(super) const MAX_LINE: usize = Limits::DEFAULT_MESSAGE;
 
 /// What was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

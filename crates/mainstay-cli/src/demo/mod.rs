@@ -66,3 +66,42 @@ async fn write(mut output: impl AsyncWrite + Unpin, mut queue: mpsc::Receiver<St
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::{Value, json};
+    use tokio::io::{AsyncBufReadExt as _, duplex};
+
+    use super::*;
+
+    /// What a pipe holds.
+    const PIPE: usize = 64 * 1024;
+
+    #[tokio::test]
+    async fn two_large_calls_at_once_are_answered_though_the_client_reads_only_when_it_has_written_both() {
+        let (mut to_server, input) = duplex(PIPE);
+        let (output, from_server) = duplex(PIPE);
+        let serving = tokio::spawn(serve(BufReader::new(input), output));
+        let text = "x".repeat(16 * 1024 * 1024);
+        for id in [1, 2] {
+            let params = json!({ "name": "echo", "arguments": { "text": text } });
+            let call = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+            let line = format!("{call}\n");
+            to_server.write_all(line.as_bytes()).await.unwrap();
+        }
+        let mut lines = BufReader::new(from_server).lines();
+        let mut answered = BTreeMap::new();
+        while answered.len() < 2 {
+            let line = lines.next_line().await.unwrap().expect("an answer");
+            let answer: Value = serde_json::from_str(&line).unwrap();
+            let said = answer["result"]["content"][0]["text"].as_str().map(str::len);
+            assert!(answered.insert(answer["id"].as_u64(), said).is_none());
+        }
+        let whole = Some(text.len());
+        assert_eq!(answered, BTreeMap::from([(Some(1), whole), (Some(2), whole)]));
+        drop(to_server);
+        serving.await.unwrap().unwrap();
+    }
+}

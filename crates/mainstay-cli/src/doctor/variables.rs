@@ -2,19 +2,22 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 use std::{env, fs};
 
 use mainstay::Configuration;
 use mainstay_bridge::hello::DaemonStatus;
 use mainstay_bridge::inherited_variables;
-use mainstay_daemon::live::EnvironmentOwner;
+use mainstay_daemon::live::{DaemonOrigin, EnvironmentOwner};
 
 use super::examination::Examination;
+use crate::daemon::daemon_in_words;
 
 /// The environment of a daemon.
 pub(super) struct DaemonVariables {
     /// Whether the daemon runs. Otherwise it is the one that `mainstay connect` would start.
     runs: bool,
+    origin: DaemonOrigin,
     values: HashMap<String, String>,
 }
 
@@ -26,6 +29,10 @@ impl DaemonVariables {
             let values = inherited.filter_map(|name| Some((name.to_owned(), env::var(name).ok()?)));
             return Some(Self {
                 runs: false,
+                origin: DaemonOrigin {
+                    who: "a daemon that `mainstay connect` starts".into(),
+                    is_managed: false,
+                },
                 values: values.collect(),
             });
         };
@@ -39,8 +46,18 @@ impl DaemonVariables {
             let (name, value) = std::str::from_utf8(variable).ok()?.split_once('=')?;
             Some((name.to_owned(), value.to_owned()))
         });
+        let since = UNIX_EPOCH + Duration::from_secs(daemon.since);
+        let starter = if daemon.inherited {
+            " by a service manager"
+        } else {
+            ""
+        };
         Some(Self {
             runs: true,
+            origin: DaemonOrigin {
+                who: daemon_in_words(daemon.pid, since, starter).into(),
+                is_managed: daemon.inherited,
+            },
             values: values.collect(),
         })
     }
@@ -65,7 +82,7 @@ pub(super) fn examine(file: Option<&Path>, variables: Option<&DaemonVariables>) 
     let Ok(mut read) = Configuration::load_with(file, |name| variables.values.get(name).cloned()) else {
         return found;
     };
-    EnvironmentOwner::Daemon.explain(&mut read.problems);
+    EnvironmentOwner::Daemon(variables.origin.clone()).explain(&mut read.problems);
     for problem in read.errors() {
         let Some(variable) = &problem.unset_variable else {
             continue;

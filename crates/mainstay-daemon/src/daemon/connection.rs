@@ -5,17 +5,18 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mainstay::config::nearest;
-use mainstay::gateway::{Introduction, introduced_as};
-use mainstay_gateway::{ClientInput, Gateway, Scope, StreamEnd};
+use mainstay::gateway::introduced_as;
+use mainstay_gateway::{ClientInput, Gateway, Scope, ServerWait, StreamEnd};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
+use super::admission::{CONNECTION_LIMIT, Newcomer};
 use super::halves::{self, SocketReader, SocketWriter};
 use super::listed::UnsharedServer;
 use super::pool::{PoolKey, of_command, of_url};
 use super::stream::{BridgeInput, PeekedStream};
-use super::{CONNECTION_LIMIT, Daemon, lock, seconds};
+use super::{Daemon, lock, seconds};
 use crate::live;
 use mainstay_bridge::hello::{
     Ask, BridgeStatus, ConnectRequest, EndOrder, EndReason, Goodbye, Hello, HelloRefusal, HelloReply,
@@ -50,8 +51,38 @@ impl BridgeTarget {
     }
 }
 
+/// What a connection begins with.
+pub(super) enum ConnectionStart {
+    /// It ended, or said nothing in time.
+    Nothing,
+    /// A client of the control API.
+    Control(PeekedStream),
+    /// The first line of a bridge or a command.
+    Line(PeekedStream, Vec<u8>),
+    /// A first line that is too long, or did not come in time.
+    Unfinished(PeekedStream),
+}
+
+impl ConnectionStart {
+    /// Reads it.
+    ///
+    /// Cancel safety: not safe, what was read is lost.
+    pub(super) async fn read(stream: UnixStream) -> Self {
+        let Ok(Ok(Some(mut stream))) = timeout(FIRST_LINE_TIMEOUT, PeekedStream::peek(stream)).await else {
+            return Self::Nothing;
+        };
+        if stream.first_byte() != Some(b'{') {
+            return Self::Control(stream);
+        }
+        match timeout(FIRST_LINE_TIMEOUT, stream.read_line()).await {
+            Ok(Ok(line)) => Self::Line(stream, line),
+            Ok(Err(_)) | Err(_) => Self::Unfinished(stream),
+        }
+    }
+}
+
 impl Daemon {
-    pub(super) async fn serve(self: &Arc<Self>, stream: UnixStream) {
+    pub(super) async fn serve(self: &Arc<Self>, stream: UnixStream, newcomer: Newcomer) {
         let peer = stream.peer_cred();
         let user = rustix::process::geteuid().as_raw();
         match &peer {
@@ -66,13 +97,19 @@ impl Daemon {
             }
         }
         let pid = peer.ok().and_then(|peer| peer.pid());
-        let Ok(Ok(Some(stream))) = timeout(FIRST_LINE_TIMEOUT, PeekedStream::peek(stream)).await else {
+        let Some((introduction, _place)) = newcomer.introduced(ConnectionStart::read(stream)).await else {
+            tracing::debug!(?pid, "a connection that says nothing made room for newer ones");
             return;
         };
-        if stream.first_byte() == Some(b'{') {
-            self.serve_hello(stream, pid).await;
-        } else {
-            self.serve_control(stream).await;
+        match introduction {
+            ConnectionStart::Nothing => {}
+            ConnectionStart::Control(stream) => self.serve_control(stream).await,
+            ConnectionStart::Line(stream, first) => self.serve_hello(stream, &first, pid).await,
+            ConnectionStart::Unfinished(mut stream) => {
+                let refusal =
+                    HelloRefusal::new("the first line is too long, or did not come in time", UPGRADE);
+                write(stream.get_mut(), &line(&HelloReply::refused(refusal))).await;
+            }
         }
     }
 
@@ -84,12 +121,8 @@ impl Daemon {
         }
     }
 
-    async fn serve_hello(self: &Arc<Self>, mut stream: PeekedStream, pid: Option<i32>) {
-        let Ok(Ok(first)) = timeout(FIRST_LINE_TIMEOUT, stream.read_line()).await else {
-            let refusal = HelloRefusal::new("the first line is too long, or did not come in time", UPGRADE);
-            return write(stream.get_mut(), &line(&HelloReply::refused(refusal))).await;
-        };
-        match read_hello(&first) {
+    async fn serve_hello(self: &Arc<Self>, mut stream: PeekedStream, first: &[u8], pid: Option<i32>) {
+        match read_hello(first) {
             Ok(HelloRequest::Connect(request)) => self.serve_bridge(stream, *request, pid).await,
             Ok(HelloRequest::Ask(Ask::Status)) => {
                 let reply = HelloReply::status(self.status());
@@ -137,10 +170,16 @@ impl Daemon {
             return;
         };
         let input = BridgeInput::new(head, input, self.ending.subscribe());
+        let wait = ServerWait {
+            limit: request.wait_ms.map(Duration::from_millis),
+            whole_first_start: request.resumes,
+        };
         let end = match serves {
-            BridgeTarget::Shared(shared) => self.serve_shared(*shared, input, output).await,
-            BridgeTarget::Configured(scope) => self.serve_on(&self.configured, scope, input, output).await,
-            BridgeTarget::Own(config) => self.serve_own(*config, input, output).await,
+            BridgeTarget::Shared(shared) => self.serve_shared(*shared, input, output, wait).await,
+            BridgeTarget::Configured(scope) => {
+                self.serve_on(&self.configured, scope, input, output, wait).await
+            }
+            BridgeTarget::Own(config) => self.serve_own(*config, input, output, wait).await,
         };
         self.say_goodbye(end).await;
     }
@@ -151,15 +190,16 @@ impl Daemon {
         shared: SharedTarget,
         input: BridgeInput<SocketReader>,
         output: SocketWriter,
+        wait: ServerWait,
     ) -> StreamEnd<SocketWriter> {
         let Some(input) = ClientInput::wait_for_request(input).await else {
             return nothing_asked(output);
         };
-        let extensions = input.introduction().and_then(Introduction::extensions);
+        let extensions = input.introduction().and_then(|client| client.extensions());
         let SharedTarget { key, share, config } = shared;
         let member = self.pool.join(key, share, config, extensions).await;
         let scope = Scope::Server(member.name.clone());
-        self.serve_on(&member.gateway, scope, input, output).await
+        self.serve_on(&member.gateway, scope, input, output, wait).await
     }
 
     /// Serves a bridge on a server of its own, which meets the bridge's client.
@@ -168,6 +208,7 @@ impl Daemon {
         config: mainstay::ServerConfig,
         input: BridgeInput<SocketReader>,
         output: SocketWriter,
+        wait: ServerWait,
     ) -> StreamEnd<SocketWriter> {
         let Some(input) = ClientInput::wait_for_request(input).await else {
             return nothing_asked(output);
@@ -183,7 +224,7 @@ impl Daemon {
         let gateway = self.settings.gateways.of(&config, fleet);
         let gateway = gateway.for_one_client().start([config]);
         let own = UnsharedServer::new(self, self.listing.add(&name, &switch_key, &gateway), &gateway);
-        let end = self.serve_on(&gateway, scope, input, output).await;
+        let end = self.serve_on(&gateway, scope, input, output, wait).await;
         gateway.close(self.settings.stop_within).await;
         drop(own);
         end
@@ -195,6 +236,7 @@ impl Daemon {
         scope: Scope,
         input: R,
         output: SocketWriter,
+        wait: ServerWait,
     ) -> StreamEnd<SocketWriter>
     where
         R: tokio::io::AsyncRead + Send + Unpin,
@@ -203,7 +245,7 @@ impl Daemon {
             Some(_) => self.settings.drain,
             None => HOST_CLOSED_GRACE,
         };
-        gateway.serve_stream(scope, input, output, grace).await
+        gateway.serve_stream(scope, input, output, wait, grace).await
     }
 
     /// Says why the connection ends, if the daemon ends it.

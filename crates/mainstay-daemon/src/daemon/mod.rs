@@ -1,9 +1,10 @@
 //! The daemon: accepts bridges on its socket, and keeps the servers that they share.
 //!
-//! `page` opens the dashboard, `place` makes it the only one, `connection` serves one connection, `pool` holds the servers that bridges asked for, `users` decides when
+//! `page` opens the dashboard, `place` makes it the only one, `admission` accepts connections, `connection` serves one, `pool` holds the servers that bridges asked for, `users` decides when
 //! the daemon is idle. The end is always the same: no new connections, running calls finish within the drain time, each bridge gets a
 //! last line, the servers stop, the lock is released.
 
+mod admission;
 mod connection;
 mod halves;
 mod listed;
@@ -30,11 +31,12 @@ use mainstay_control::{Control, ControlService, Role};
 use mainstay_gateway::Gateway;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{OnceCell, Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::sync::{OnceCell, watch};
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
 use crate::live::{LiveConfiguration, LiveEvent, LiveReport, LiveStart, ReloadJournal};
+use admission::{Admission, CONNECTION_LIMIT};
 use listed::ServerListing;
 use mainstay_bridge::hello::{BridgeStatus, DaemonStatus, EndReason, Share, SharedServerStatus, VERSION};
 use mainstay_bridge::{StartReport, bound_log};
@@ -44,8 +46,6 @@ use pool::{HostGateways, ServerPool, state_of};
 use socket_watch::SocketWatch;
 use users::Users;
 
-/// Connections at once. Each is a process of this user.
-const CONNECTION_LIMIT: usize = 4096;
 /// The pause after a connection could not be accepted, for lack of descriptors for example.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How much longer than the drain time the connections may take to end.
@@ -155,7 +155,7 @@ pub async fn run(place: Place, settings: DaemonSettings, report: StartReport) ->
     tracing::info!(socket = %directory.socket().display(), "the daemon accepts connections");
 
     let socket = SocketWatch::new(directory.socket());
-    let free_places = Arc::new(Semaphore::new(CONNECTION_LIMIT));
+    let admission = Admission::new();
     let mut connections = JoinSet::new();
     let mut asked = daemon.asked.subscribe();
     let reason = {
@@ -164,19 +164,19 @@ pub async fn run(place: Place, settings: DaemonSettings, report: StartReport) ->
         loop {
             tokio::select! {
                 Some(_) = connections.join_next() => {}
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => {
+                accepted = admission.accept(&listener) => match accepted {
+                    Ok((stream, Some(newcomer))) => {
                         let _ = bound_log(&log);
-                        let Ok(place) = free_places.clone().try_acquire_owned() else {
-                            tracing::warn!(limit = CONNECTION_LIMIT, "a connection is refused: there are too many");
-                            connection::refuse_for_room(&stream);
-                            continue;
-                        };
                         let (daemon, in_use) = (daemon.clone(), daemon.users.enter());
                         connections.spawn(async move {
-                            daemon.serve(stream).await;
-                            drop((place, in_use));
+                            daemon.serve(stream, newcomer).await;
+                            drop(in_use);
                         });
+                    }
+                    Ok((stream, None)) => {
+                        tracing::warn!(limit = CONNECTION_LIMIT, "a connection is refused: there are too many");
+                        connection::refuse_for_room(&stream);
+                        yield_now().await;
                     }
                     Err(error) => {
                         tracing::warn!(%error, "a connection cannot be accepted");

@@ -21,7 +21,7 @@ use tokio::sync::OnceCell;
 
 use super::Daemon;
 use crate::live::state_directory;
-use mainstay_bridge::{RuntimeDirectory, no_follow};
+use mainstay_bridge::{RuntimeDirectory, runtime_file_flags};
 
 /// Where the dashboard is, once it is open.
 pub(super) struct PagePlace {
@@ -73,7 +73,7 @@ impl PagePlace {
             .create(true)
             .truncate(true)
             .mode(0o600)
-            .custom_flags(no_follow())
+            .custom_flags(runtime_file_flags())
             .open(&self.port_file)?;
         writeln!(file, "{port}")?;
         Ok(listener)

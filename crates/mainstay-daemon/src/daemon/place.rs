@@ -63,6 +63,11 @@ pub enum PlaceError {
 }
 
 impl Place {
+    /// Whether a service manager made the socket, and starts the next daemon.
+    pub fn is_inherited(&self) -> bool {
+        self.is_inherited
+    }
+
     /// Takes the place. If another daemon runs, this fails, or ends that one first if `takes_over`.
     ///
     /// Blocks until the last daemon has ended.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mainstay::config::Target;
 use mainstay::gateway::message::RawJson;
+use mainstay::process::DescriptorLimit;
 use mainstay::{Era, FleetBuilder, ServerConfig, StateKind};
 use mainstay_gateway::{Gateway, GatewayBuilder};
 use tokio::runtime::Handle;
@@ -18,7 +19,9 @@ use super::listed::{ListedServer, ServerListing};
 use super::users::{DaemonUse, Users};
 use crate::live::{self, HostSwitches};
 use mainstay_bridge::VARIABLES_HINT;
-use mainstay_bridge::hello::{CommandServer, HelloRefusal, PinnedEra, Share, SharedServerStatus, UrlServer};
+use mainstay_bridge::hello::{
+    CommandServer, DescriptorLimits, HelloRefusal, PinnedEra, Share, SharedServerStatus, UrlServer,
+};
 
 /// How long a server may take to stop when no bridge wants it: longer than the stop ladder.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -57,6 +60,7 @@ impl PoolKey {
             env,
             base_env: _,
             era,
+            descriptors: _,
         } = server.clone();
         let server = KeyedServer::Command {
             program,
@@ -90,6 +94,9 @@ pub(super) fn of_command(server: &CommandServer) -> Result<ServerConfig, HelloRe
         .args(server.args.iter().map(String::as_str))
         .cwd(server.cwd.as_str())
         .base_env(&server.base_env);
+    if let Some(DescriptorLimits { soft, hard }) = server.descriptors {
+        builder = builder.descriptors(DescriptorLimit { soft, hard });
+    }
     for (name, value) in &server.env {
         builder = builder.env(name, value.as_str());
     }

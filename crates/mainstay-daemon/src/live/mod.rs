@@ -21,7 +21,7 @@ mod task;
 mod watch;
 
 pub use controlled::ReloadJournal;
-pub use environment::EnvironmentOwner;
+pub use environment::{DaemonOrigin, EnvironmentOwner};
 pub(crate) use host_switches::{HostSwitches, key};
 pub use reload::{ReloadError, Reloaded};
 pub use start::{LiveConfiguration, LiveEvent, LiveReport, LiveStart, ReloadTrigger};

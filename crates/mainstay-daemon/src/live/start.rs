@@ -212,7 +212,7 @@ impl LiveStart {
         let (requests, inbox) = mpsc::channel(MAX_REQUESTS);
         let (health, watched) = watch::channel(self.health.clone());
         let file = self.file.as_deref().map(Arc::from);
-        let environment = self.environment;
+        let environment = self.environment.clone();
         let host_switches = Arc::new(std::mem::take(&mut self.host_switches));
         let task = LiveTask::new(self, gateway, health, Box::new(report));
         tokio::spawn(task.run(inbox, hangup));

@@ -30,7 +30,7 @@ use crate::client::{Client, Outbox};
 use crate::failure::CutReason;
 use crate::gateway::Gateway;
 use crate::protocol::NoId;
-use crate::router::Router;
+use crate::router::{Router, ServerWait};
 use crate::scope::Scope;
 use crate::sessions::DoorKind;
 pub use input::ClientInput;
@@ -52,13 +52,20 @@ impl Gateway {
     {
         let grace = || LAST_ANSWERS_GRACE;
         let _ended = self
-            .serve_client(scope, input, output, grace, Unfinished::Cut)
+            .serve_client(
+                scope,
+                input,
+                output,
+                ServerWait::default(),
+                grace,
+                Unfinished::Cut,
+            )
             .await;
     }
 
     /// Serves one client as [`serve_stdio`](Self::serve_stdio) does. When the input has ended, `grace` says how long running requests
     /// may take to finish. Those that take longer are dropped without an answer: the other end, which knows whether another gateway can
-    /// take them over, answers its client.
+    /// take them over, answers its client. `wait` says how long the client's calls wait for a server.
     ///
     /// Cancel safety: dropping the future cancels all requests of the client.
     pub async fn serve_stream<R, W>(
@@ -66,6 +73,7 @@ impl Gateway {
         scope: Scope,
         input: R,
         output: W,
+        wait: ServerWait,
         grace: impl FnOnce() -> Duration,
     ) -> StreamEnd<W>
     where
@@ -73,7 +81,8 @@ impl Gateway {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let dropped = Unfinished::Dropped;
-        self.serve_client(scope, input, output, grace, dropped).await
+        self.serve_client(scope, input, output, wait, grace, dropped)
+            .await
     }
 
     async fn serve_client<R, W>(
@@ -81,6 +90,7 @@ impl Gateway {
         scope: Scope,
         input: R,
         output: W,
+        wait: ServerWait,
         grace: impl FnOnce() -> Duration,
         unfinished: Unfinished,
     ) -> StreamEnd<W>
@@ -92,6 +102,7 @@ impl Gateway {
         let mut writing = JoinSet::new();
         writing.spawn(write_queued(output, queued));
         let client = self.0.open_session(scope, None, DoorKind::Stdio);
+        client.waits.note(wait);
         let account = self.0.budget.account(client.principal);
         let outbox: Arc<dyn Outbox> = Arc::new(StdioOutbox::new(queue.clone(), account.clone()));
         client.set_standing_outbox(Some(outbox.clone()));

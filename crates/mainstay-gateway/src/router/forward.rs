@@ -197,6 +197,7 @@ impl Router {
                 (without_client(forwarded.params), options, Some(questions))
             }
         };
+        let options = request.client.waits.apply(options, &upstream.server);
         // A retry may want progress though the first request did not.
         let wants_progress = questions.is_some() || request.meta.progress_token.is_some();
         let (options, progress) = if wants_progress {

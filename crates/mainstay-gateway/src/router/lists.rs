@@ -13,7 +13,7 @@ use mainstay::config::ToolView;
 use mainstay::gateway::ServerExt;
 use mainstay::gateway::message::{INLINE_LIMIT, Object, RawJson, RpcError, process_payload};
 use mainstay::server::NotConnected;
-use mainstay::{CallError, Catalog, Era, Fleet, Server, StateKind, Status};
+use mainstay::{CallError, CallOptions, Catalog, Era, Fleet, Server, StateKind, Status};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -231,6 +231,17 @@ const LIVE_LIST_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct StartWaits {
     union: OnceLock<Instant>,
     live_list: OnceLock<Instant>,
+    /// How long its calls wait for a server, if the client says so itself.
+    server: OnceLock<ServerWait>,
+}
+
+/// How long the calls of one client wait for a server that is not connected, in place of the server's own `wait_timeout`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerWait {
+    /// The limit; `None` for that of the server.
+    pub limit: Option<Duration>,
+    /// Whether a call waits up to its own deadline for the first start of a server.
+    pub whole_first_start: bool,
 }
 
 impl Router {
@@ -263,7 +274,8 @@ impl Router {
     /// Waits until one server has been listed, and a little longer for its current list. Fails where there is no list because the
     /// server is not up.
     pub(super) async fn one_listed(&self, client: &Client, server: &Server) -> Result<(), RpcError> {
-        let listed = server.wait_listed(server.wait_timeout()).await;
+        let wait = client.waits.for_server(server).unwrap_or(server.wait_timeout());
+        let listed = server.wait_listed(wait).await;
         listed.map_err(|error| failure::not_up(&error, &self.advice))?;
         if client.own().is_some() && has_not_failed(&server.status()) {
             let is_settled = |status: &Status| status.stale_since.is_none() || !has_not_failed(status);
@@ -301,6 +313,28 @@ impl StartWaits {
 
     fn left_for_live_list(&self) -> Duration {
         left(&self.live_list, LIVE_LIST_TIMEOUT)
+    }
+
+    /// Notes how long the calls of this client wait.
+    pub(crate) fn note(&self, wait: ServerWait) {
+        self.server.get_or_init(|| wait);
+    }
+
+    /// How long a call to this server waits for it now; `None` for as long as the server's own limit.
+    fn for_server(&self, server: &Server) -> Option<Duration> {
+        let wait = self.server.get()?;
+        match wait.whole_first_start && has_not_failed(&server.status()) {
+            true => Some(Duration::MAX),
+            false => wait.limit,
+        }
+    }
+
+    /// The options of a call to this server, with the client's own limit.
+    pub(super) fn apply(&self, options: CallOptions, server: &Server) -> CallOptions {
+        match self.for_server(server) {
+            Some(limit) => options.wait_timeout(limit),
+            None => options,
+        }
     }
 }
 

@@ -29,6 +29,7 @@ use mainstay::{Catalog, Era, Fleet};
 use tracing::Instrument;
 
 pub(crate) use listen::ended;
+pub use lists::ServerWait;
 pub(crate) use lists::StartWaits;
 pub(crate) use log_level::Level;
 pub(crate) use pages::CacheHint;

@@ -14,6 +14,7 @@ use super::target::{
 };
 use super::tool_view::ToolView;
 use super::{check, plain_secret};
+use crate::process::DescriptorLimit;
 use crate::protocol::Era;
 use crate::transport::http::Credentials;
 
@@ -91,6 +92,13 @@ impl ServerBuilder<StdioTarget> {
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect(),
         );
+        self
+    }
+
+    /// Sets how many descriptors it may open (default: as many as this process was started with). On Linux only, and never more than this
+    /// process may open.
+    pub fn descriptors(mut self, limit: DescriptorLimit) -> Self {
+        self.target.descriptors = Some(limit);
         self
     }
 

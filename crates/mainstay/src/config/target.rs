@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::process::DescriptorLimit;
 use crate::transport::Connector;
 
 #[cfg(any(feature = "config-file", feature = "http"))]
@@ -79,6 +80,7 @@ pub struct StdioTarget {
     /// The variables in place of those of this process; `None` to inherit these.
     pub(super) base_env: Option<BTreeMap<String, String>>,
     pub(super) cwd: Option<ConfigText>,
+    pub(super) descriptors: Option<DescriptorLimit>,
 }
 
 /// A text that may have come from a variable: used as its value, shown as it was written.
@@ -133,6 +135,7 @@ impl StdioTarget {
             env: BTreeMap::new(),
             base_env: None,
             cwd: None,
+            descriptors: None,
         }
     }
 
@@ -154,6 +157,11 @@ impl StdioTarget {
     /// The environment that it gets in place of the one of this process; `None` if it inherits that.
     pub fn base_env(&self) -> Option<&BTreeMap<String, String>> {
         self.base_env.as_ref()
+    }
+
+    /// How many descriptors it may open; `None` for as many as this process was started with.
+    pub fn descriptors(&self) -> Option<DescriptorLimit> {
+        self.descriptors
     }
 
     /// The directory it runs in; `None` for the working directory of this process.

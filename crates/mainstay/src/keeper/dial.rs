@@ -388,6 +388,7 @@ fn spec(target: &StdioTarget, redaction: &Arc<Redaction>) -> Spec {
         }),
         env: env.collect(),
         cwd: target.cwd().map(|cwd| cwd.value().into()),
+        descriptors: target.descriptors(),
         redaction: redaction.clone(),
     }
 }

@@ -298,6 +298,7 @@ mod tests {
             base_env: None,
             env: std::collections::BTreeMap::new(),
             cwd: None,
+            descriptors: None,
             redaction: Default::default(),
         }
     }

@@ -33,7 +33,7 @@ pub(crate) use ladder::{Ladder, ShutdownDeadline};
 pub use leader::ProcessExit;
 pub use marker::{Orphan, orphans};
 pub use shared_scan::{TreeUsage, tree_usage};
-pub use spawn::raise_descriptor_limit;
+pub use spawn::{DescriptorLimit, raise_descriptor_limit};
 pub(crate) use spawn::{SpawnError, Spawned, Spec, spawn};
 pub(crate) use stderr::StderrRing;
 pub use stderr::{Followed, StderrFollower, StderrLine};

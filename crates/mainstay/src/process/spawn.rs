@@ -2,7 +2,7 @@
 //!
 //! A server takes four or five descriptors. Systems start programs with a low limit that they may raise themselves (the soft
 //! limit, mostly 1,024), because programs that use `select` cannot bear more. So this program raises its own, and gives each
-//! child that it starts the limit that it was given itself.
+//! child that it starts the limit that it was given itself, or that its configuration names.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -32,6 +32,8 @@ pub(crate) struct Spec {
     pub(crate) env: BTreeMap<OsString, OsString>,
     /// Where to run; where this program runs if `None`.
     pub(crate) cwd: Option<PathBuf>,
+    /// How many descriptors it may open; as many as this program was started with if `None`.
+    pub(crate) descriptors: Option<DescriptorLimit>,
     /// What is taken out of what it writes to stderr.
     pub(crate) redaction: Arc<Redaction>,
 }
@@ -171,7 +173,7 @@ pub(crate) fn spawn(spec: &Spec, generation: u64, ring: &Arc<StderrRing>) -> Res
         .ok()
         .and_then(Pid::from_raw)
         .expect("the system numbers processes from 1");
-    restore_descriptor_limit(pid);
+    set_descriptor_limit(pid, spec.descriptors);
     let drain = drain(stderr, generation, Arc::clone(ring), Arc::clone(&spec.redaction));
     Ok(Spawned {
         process: Process::new(child, pid, marker, drain),
@@ -281,6 +283,40 @@ fn is_path(command: &OsStr) -> bool {
 /// What this process was started with, once it has raised its limit.
 static ORIGINAL_LIMIT: OnceLock<Rlimit> = OnceLock::new();
 
+/// How many files, pipes and sockets a process may open (`RLIMIT_NOFILE`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DescriptorLimit {
+    /// The limit in force, which the process may raise itself; `None` for no limit.
+    pub soft: Option<u64>,
+    /// As far as the process may raise it; `None` for no limit.
+    pub hard: Option<u64>,
+}
+
+impl DescriptorLimit {
+    /// The limit that this process was started with, also after [`raise_descriptor_limit`].
+    pub fn of_this_process() -> Self {
+        let limit = ORIGINAL_LIMIT.get().copied();
+        let limit = limit.unwrap_or_else(|| getrlimit(Resource::Nofile));
+        Self {
+            soft: limit.current,
+            hard: limit.maximum,
+        }
+    }
+
+    /// This limit as far as a process with the limit `own` may give it to another.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn within(self, own: Rlimit) -> Rlimit {
+        let lower = |one: Option<u64>, other: Option<u64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        Rlimit {
+            current: lower(self.soft, own.maximum),
+            maximum: lower(self.hard, own.maximum),
+        }
+    }
+}
+
 /// For systems that report no limit; they accept at most this.
 const FALLBACK_LIMIT: u64 = 10_240;
 
@@ -315,16 +351,20 @@ pub fn raise_descriptor_limit() -> io::Result<Option<u64>> {
     Ok(getrlimit(Resource::Nofile).current)
 }
 
-/// Gives a child that was just started the limit that this process was started with. Its program is loaded by then and has
-/// hardly begun; the other way, between `fork` and `exec`, takes `unsafe`.
+/// Gives a child that was just started this limit, or the one that this process was started with. Its program is loaded by then and
+/// has hardly begun; the other way, between `fork` and `exec`, takes `unsafe`.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn restore_descriptor_limit(child: Pid) {
-    if let Some(original) = ORIGINAL_LIMIT.get() {
+fn set_descriptor_limit(child: Pid, wanted: Option<DescriptorLimit>) {
+    let own = getrlimit(Resource::Nofile);
+    let limit = wanted
+        .unwrap_or_else(DescriptorLimit::of_this_process)
+        .within(own);
+    if limit != own {
         // A child that changed its user is not ours to limit, and keeps the higher limit.
-        let _ = rustix::process::prlimit(Some(child), Resource::Nofile, *original);
+        let _ = rustix::process::prlimit(Some(child), Resource::Nofile, limit);
     }
 }
 
 /// Only Linux limits another process.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn restore_descriptor_limit(_: Pid) {}
+fn set_descriptor_limit(_: Pid, _: Option<DescriptorLimit>) {}

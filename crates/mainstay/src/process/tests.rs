@@ -53,12 +53,16 @@ struct Started {
 
 /// Starts a shell script as generation 1.
 fn start(script: &str) -> Started {
+    start_spec(&shell(script))
+}
+
+fn start_spec(spec: &Spec) -> Started {
     let ring = Arc::new(StderrRing::default());
     let Spawned {
         process,
         stdin,
         stdout,
-    } = spawn(&shell(script), 1, &ring).expect("a shell can be started");
+    } = spawn(spec, 1, &ring).expect("a shell can be started");
     Started {
         process,
         stdin,
@@ -98,6 +102,7 @@ fn shell(script: &str) -> Spec {
         base_env: None,
         env: BTreeMap::new(),
         cwd: None,
+        descriptors: None,
         redaction: Default::default(),
     }
 }

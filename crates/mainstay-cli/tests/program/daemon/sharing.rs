@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::{Shared, noting, server_pid, wait_until};
 use crate::host::Host;
+use crate::sandbox::MAINSTAY;
 
 #[test]
 fn hosts_with_the_same_server_share_one_process_and_it_outlives_each_of_them() {
@@ -352,7 +353,7 @@ fn a_server_that_was_given_up_is_tried_again_with_the_next_host() {
         "{refused}"
     );
     fs::create_dir_all(tool.parent().unwrap()).unwrap();
-    std::os::unix::fs::symlink(crate::sandbox::MAINSTAY, &tool).unwrap();
+    std::os::unix::fs::symlink(MAINSTAY, &tool).unwrap();
     let path = format!("{}:/usr/bin:/bin", tool.parent().unwrap().display());
     let mut second = connect(&path).introduced();
     assert!(second.tools().contains(&"echo".to_owned()));
@@ -387,4 +388,20 @@ fn a_server_that_lacks_a_variable_of_its_host_fails_with_a_word_about_env() {
         .prints("note       A server behind `mainstay connect --` gets only the variables HOME, LOGNAME");
     let mut named = connect(&["--env", "NEED_TOKEN"]).introduced();
     assert!(named.tools().contains(&"echo".to_owned()));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_that_is_not_shared_may_open_as_many_files_as_its_host() {
+    let shared = Shared::new();
+    shared.sandbox.run(&["daemon", "start"]).exits(0);
+    // The limit comes a moment after the start of the server.
+    let server =
+        format!("until test \"$(ulimit -n)\" = 222; do sleep 0.05; done; exec '{MAINSTAY}' demo-server");
+    let mut host = shared.sandbox.other("sh");
+    host.args(["-c", "ulimit -n 222; exec \"$@\"", "sh", MAINSTAY]);
+    host.args(["connect", "--share", "never", "--", "sh", "-c", &server]);
+    let mut host = Host::of(&mut host).introduced();
+    host.lists("echo");
+    host.leave().exits(0);
 }

@@ -208,3 +208,56 @@ fn a_daemon_takes_the_order_to_end_under_every_number_and_nothing_else() {
     assert_eq!(answer["error"], Value::Null, "{answer}");
     assert!(shared.status().is_none(), "the end of the connection is its end");
 }
+
+/// A bridge whose calls wait for 1 ms, to a server that does not start while the file is there.
+fn held_server(shared: &Shared, hold: &Path) -> Host {
+    let script = format!(
+        "while test -e '{}'; do sleep 0.05; done; exec '{MAINSTAY}' demo-server",
+        hold.display()
+    );
+    let line = ["connect", "--wait", "1ms", "--", "sh", "-c", script.as_str()];
+    Host::of(&mut shared.sandbox.command(&line)).introduced()
+}
+
+/// Waits until the one server is in this state, in a daemon that is not this one.
+fn wait_for_state(shared: &Shared, state: &str, not_in: Option<i64>) {
+    wait_until(state, || {
+        shared.status().is_some_and(|status| {
+            let server = &status["servers"][0];
+            status["pid"].as_i64() != not_in && server["state"] == state && server["bridges"] == 1
+        })
+    });
+}
+
+#[test]
+fn a_call_waits_as_long_as_its_host_says_and_after_an_upgrade_for_the_start_that_it_caused() {
+    let shared = Shared::new();
+    let hold = shared.sandbox.path("hold");
+    let mut host = held_server(&shared, &hold);
+    wait_for_state(&shared, "connected", None);
+    fs::write(&hold, "").unwrap();
+    host.call("crash", &json!({}));
+    wait_for_state(&shared, "reconnecting", None);
+    let call = host.begin_call("echo", &json!({ "text": "too early" }));
+    // The daemon has read both in order.
+    let ping = host.begin("ping", &json!({}));
+    host.answer(ping);
+    fs::remove_file(&hold).unwrap();
+    let refused = host.answer(call)["result"].clone();
+    assert_eq!(refused["_meta"]["mainstay"]["outcome"], "not_sent", "{refused}");
+    wait_for_state(&shared, "connected", None);
+
+    fs::write(&hold, "").unwrap();
+    let before = shared.status().unwrap()["pid"].as_i64();
+    shared.sandbox.run(&["daemon", "restart"]).exits(0);
+    wait_for_state(&shared, "connecting", before);
+    let call = host.begin_call("echo", &json!({ "text": "patient" }));
+    // The daemon has read both in order, and the limit of the host is long over.
+    let ping = host.begin("ping", &json!({}));
+    host.answer(ping);
+    assert!(host.answered(call).is_none(), "the call waits");
+    fs::remove_file(&hold).unwrap();
+    let result = host.answer(call)["result"].clone();
+    assert_eq!(result["content"][0]["text"], "patient", "{result}");
+    host.leave().exits(0);
+}

@@ -138,7 +138,8 @@ fn commands_use_a_server_of_the_daemon_whose_variable_only_the_daemon_has() {
     // The daemon lacks this one too, and says what helps.
     let ran = shared.sandbox.run(&["call", "rude", "echo", "text=hello"]);
     ran.exits(3)
-        .says("the variable OTHER is not set; the daemon does not have the variables of your shell");
+        .says("the variable OTHER is not set; the daemon (process ")
+        .says(" by `mainstay daemon`) does not have the variables of your shell");
     shared
         .sandbox
         .run(&["check"])

@@ -2,9 +2,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
+use super::super::DescriptorLimit;
 use super::super::{SpawnError, Spec, StderrRing, spawn};
-use super::{PATIENT_LADDER, Started, shell, start, stop};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use super::{PATIENT_LADDER, Started, shell, start, start_spec, stop};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt as _, BufReader};
 
 fn refused(spec: &Spec) -> SpawnError {
     match spawn(spec, 1, &Arc::new(StderrRing::default())) {
@@ -137,4 +138,27 @@ async fn an_argument_no_system_accepts_is_not_tried_again() {
     let error = refused(&shell(&"x".repeat(16 << 20)));
     assert!(matches!(error, SpawnError::Unpassable { .. }), "{error:?}");
     assert!(error.is_permanent());
+}
+
+/// Where the system lets one process limit another.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_child_gets_the_limit_of_descriptors_that_its_configuration_names() {
+    // It looks when it is told to, since the limit comes a moment after its start.
+    let mut spec = shell("read go; ulimit -n; ulimit -Hn");
+    let own = DescriptorLimit::of_this_process();
+    for (soft, hard, expected) in [
+        (Some(61), Some(62), [Some(61), Some(62)]),
+        // More than this process may give.
+        (Some(63), None, [Some(63), own.hard]),
+    ] {
+        spec.descriptors = Some(DescriptorLimit { soft, hard });
+        let mut server = start_spec(&spec);
+        server.stdin.write_all(b"go\n").await.unwrap();
+        for limit in expected {
+            let said = limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
+            assert_eq!(server.says().await, said);
+        }
+        let _ = stop(server.process, &PATIENT_LADDER).await;
+    }
 }
