@@ -14,6 +14,7 @@ pub(super) fn words(record: &Record) -> Text {
     let (from, to, cause, reason) = (word("from"), word("to"), word("cause"), word("reason"));
     let what = match to.as_str() {
         "connecting" => starting(cause.as_str()),
+        "connected" if cause.as_str() == "listing_refused" => "connected, and not listed",
         "connected" => "connected",
         "reconnecting" if from.as_str() == "connected" => "connection lost",
         "reconnecting" => "start failed",

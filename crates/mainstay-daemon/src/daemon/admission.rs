@@ -150,7 +150,7 @@ mod tests {
 
     use tokio::io::AsyncReadExt as _;
 
-    use super::super::connection::Introduction;
+    use super::super::connection::ConnectionStart;
     use super::*;
 
     /// Lets every task that is ready run once.
@@ -183,7 +183,7 @@ mod tests {
                 let (stream, newcomer) = admission.accept(&listener).await.unwrap();
                 count.fetch_add(1, Ordering::Relaxed);
                 let newcomer = newcomer.expect("there is room");
-                tokio::spawn(newcomer.introduced(Introduction::read(stream)));
+                tokio::spawn(newcomer.introduced(ConnectionStart::read(stream)));
             }
         });
         let bridge = tokio::spawn(async move {

@@ -379,13 +379,6 @@ async fn a_server_that_was_never_listed_takes_calls_by_exact_name_and_a_list_say
             .ask("tools/call", json!({ "name": name, "arguments": { "key": "k" } }))
             .await;
         assert_eq!(called["result"]["structuredContent"]["key"], "k", "{called}");
-        let unknown = client
-            .ask("tools/call", json!({ "name": format!("{name}s") }))
-            .await;
-        assert!(
-            unknown["error"]["message"].is_string(),
-            "the server refuses it: {unknown}"
-        );
         client.leave().await;
     }
     let mut client = Client::connect(&gateway, one("a"));

@@ -1,10 +1,12 @@
 //! Servers that answer a listing with an error, or not at all: what that costs, and what goes on.
 
+use std::time::Duration;
+
+use mainstay::event::EventOrLag;
 use mainstay::lifecycle::Cause;
 use mainstay::{Fleet, StateKind};
 use mainstay_testkit::{Fault, Rule, Script, Step};
 use serde_json::json;
-use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::support::{LONG, Memory, connected, fleet_of};
@@ -89,14 +91,15 @@ async fn a_server_that_refuses_its_first_listing_is_connected_takes_calls_by_nam
     let listed = listed.expect("it is listed again without being told");
     assert_eq!(listed.generation, status.generation);
     assert!(names(&fleet.catalog()).contains(&"s__echo"));
-    let causes = loop {
+    let up = loop {
         match events.next().await.expect("the fleet is there") {
-            mainstay::event::EventOrLag::Event(event) if event.to == StateKind::Connected => break event,
-            _ => {}
+            EventOrLag::Event(event) if event.to == StateKind::Connected => break event,
+            EventOrLag::Event(_) => {}
+            EventOrLag::Lagged(missed) => panic!("{missed} events were missed"),
         }
     };
-    assert_eq!(causes.cause, Cause::ListingRefused);
-    assert!(causes.error.is_some(), "the event says why");
+    assert_eq!(up.cause, Cause::ListingRefused);
+    assert!(up.error.is_some(), "the event says why");
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use mainstay::lifecycle::Cause;
 use mainstay::{Outcome, StateKind};
 use mainstay_testkit::Script;
-use mainstay_testkit::http::{FaultyHttpProcess, HttpScript};
+use mainstay_testkit::http::{FaultyHttpProcess, HttpScript, Proxy};
 use serde_json::json;
 
-use crate::support::{ERAS, beyond, call, connected, echo, keep, next_event, seen, serve, web, web_at};
+use crate::support::{ERAS, SOON, beyond, call, connected, echo, keep, next_event, seen, serve, web, web_at};
 
 #[tokio::test]
 async fn a_killed_process_is_missed_by_its_stream_alone_and_found_again_on_its_port() {
@@ -28,6 +28,49 @@ async fn a_killed_process_is_missed_by_its_stream_alone_and_found_again_on_its_p
         let _process = FaultyHttpProcess::start(process.port(), &script, &http);
         let second = beyond(&server, first).await;
         assert_eq!(echo(&server).await.unwrap().generation.0, second);
+    }
+}
+
+#[tokio::test]
+async fn a_killed_process_without_a_stream_is_missed_by_an_idle_connection_alone() {
+    for speaks in ERAS {
+        let script = Script::new().speaks(speaks);
+        let http = HttpScript::new().without_standalone_stream();
+        let mut process = FaultyHttpProcess::start(0, &script, &http);
+        let (fleet, server) = keep(web("web", &process.url("/mcp")));
+        let first = connected(&server).await;
+        echo(&server).await.expect("served");
+        let mut events = fleet.events();
+
+        process.kill();
+        // Nobody calls, and the policy has no probe.
+        let lost = next_event(&mut events, |event| event.from == StateKind::Connected).await;
+        assert_eq!((lost.to, lost.cause), (StateKind::Reconnecting, Cause::Lost));
+        assert!(lost.error.is_some(), "it says why");
+
+        let _process = FaultyHttpProcess::start(process.port(), &script, &http);
+        let second = beyond(&server, first).await;
+        assert_eq!(echo(&server).await.unwrap().generation.0, second);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_closes_an_idle_connection_and_still_listens_stays_connected() {
+    for speaks in ERAS {
+        let http = HttpScript::new().without_standalone_stream();
+        let remote = serve(Script::new().speaks(speaks), http).await;
+        let proxy = Proxy::start(remote.port()).await.unwrap();
+        let (_fleet, server) = keep(web("web", &proxy.url("/mcp")));
+        let first = connected(&server).await;
+        echo(&server).await.expect("served");
+        let accepted = proxy.counts().accepted;
+
+        proxy.cut();
+        let looked = proxy
+            .wait_until(SOON, |counts| counts.accepted >= accepted + 2)
+            .await;
+        assert!(looked, "it looks after the port twice: {:?}", proxy.counts());
+        assert_eq!(echo(&server).await.unwrap().generation.0, first);
     }
 }
 

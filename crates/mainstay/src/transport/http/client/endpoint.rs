@@ -117,6 +117,11 @@ impl Endpoint {
         self.pool.dialer.port_probe()
     }
 
+    /// Changes whenever the server closes a connection that waited for its next request.
+    pub(super) fn closes(&self) -> watch::Receiver<()> {
+        self.pool.closes()
+    }
+
     /// A connection of Streamable HTTP.
     pub(crate) fn streamable(&self) -> Box<dyn Transport> {
         Box::new(Http::over(self.clone()))

@@ -67,7 +67,9 @@ impl Transport for Http {
     }
 
     fn start(self: Box<Self>, inbound: Arc<dyn Inbound>) {
-        Exchanges::start(&self.0, &inbound);
+        if Exchanges::start(&self.0, &inbound) {
+            Exchanges::spawn_other(&self.0, None, self.0.clone().watch_port());
+        }
     }
 }
 

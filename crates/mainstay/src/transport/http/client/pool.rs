@@ -3,6 +3,9 @@
 //! Each request takes one of them or makes its own, so one slow answer never delays another. The one that was used last is
 //! taken first. One task (`Sweeper`) closes connections that were idle for their keep-alive time, and drops those that
 //! the server closed.
+//!
+//! If somebody waits for the close of connections, the last idle one stays open after its keep-alive time. It carries no more
+//! request, and is closed before the next one is made: a server that ends is seen without a request.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Weak};
@@ -12,7 +15,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -49,12 +52,16 @@ pub(super) struct Pool {
     idle: Lock<Idle>,
     /// Room for large messages that are being received, in MiB.
     receiving: Arc<Semaphore>,
+    /// Marked whenever the remote peer closed a connection that was idle.
+    closes: watch::Sender<()>,
 }
 
 #[derive(Default)]
 struct Idle {
     /// The one that was used last is the last.
     connections: Vec<IdleConnection>,
+    /// The last of them, once its time is over: only its close is awaited.
+    watched: Option<HttpConnection>,
     /// The task that closes idle connections, while there are any.
     sweeper: Option<Sweeper>,
 }
@@ -99,6 +106,7 @@ impl Pool {
             connect_timeout,
             idle: Lock::default(),
             receiving: Arc::new(Semaphore::new(RECEIVING_LIMIT as usize)),
+            closes: watch::Sender::new(()),
         }
     }
 
@@ -119,6 +127,11 @@ impl Pool {
     #[cfg(test)]
     pub(super) fn free_receiving_room(&self) -> usize {
         self.receiving.available_permits()
+    }
+
+    /// Changes whenever the server closes a connection that was idle.
+    pub(super) fn closes(&self) -> watch::Receiver<()> {
+        self.closes.subscribe()
     }
 
     /// Sends a request and waits for the head of its answer.
@@ -167,7 +180,9 @@ impl Pool {
     /// From now on connections are encrypted so, and those that are not are used no more.
     pub(super) fn encrypt_with(&self, tls: TlsConfig) {
         self.tls.store(Arc::new(tls));
-        let old = std::mem::take(&mut self.idle.lock().connections);
+        let mut idle = self.idle.lock();
+        let old = (std::mem::take(&mut idle.connections), idle.watched.take());
+        drop(idle);
         drop(old);
     }
 
@@ -191,7 +206,15 @@ impl Pool {
     fn take(&self) -> Option<HttpConnection> {
         let now = Instant::now();
         loop {
-            let mut kept = self.idle.lock().connections.pop()?;
+            let mut idle = self.idle.lock();
+            let Some(mut kept) = idle.connections.pop() else {
+                // A server that serves one connection at a time could not accept the next one.
+                let watched = idle.watched.take();
+                drop(idle);
+                drop(watched);
+                return None;
+            };
+            drop(idle);
             let was_idle = now.saturating_duration_since(kept.since) >= LOOK_AFTER;
             if now < kept.until && kept.connection.is_ready(was_idle) {
                 return Some(kept.connection);
@@ -232,6 +255,9 @@ mod tests;
 
 /// How long a connection that came back may be closed before the sweeper notices.
 const SWEEP_DELAY: Duration = Duration::from_secs(1);
+
+/// How long the sweeper rests at most while it waits for the close of a connection, which wakes it.
+const WATCH_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// The task that closes idle connections, and how to wake it. It ends when this is dropped.
 ///
@@ -296,13 +322,25 @@ async fn sweep(pool: Weak<Pool>, new_connection: Arc<Notify>) {
 
 impl Pool {
     /// Closes connections that were idle for too long, and drops those that the remote peer closed. The close of any other
-    /// wakes the task. Returns when the next one is to be closed; `None` ends the task.
+    /// wakes the task. Returns when to look again at the latest; `None` ends the task.
     fn close_idle(&self, cx: &mut Context<'_>) -> Option<Instant> {
         let mut idle = self.idle.lock();
         let now = Instant::now();
-        let is_over = |kept: &mut IdleConnection| kept.until <= now || !kept.connection.is_open(cx);
-        let over: Vec<_> = idle.connections.extract_if(.., is_over).collect();
+        let is_closed = |kept: &mut IdleConnection| !kept.connection.is_open(cx);
+        let mut over: Vec<_> = idle.connections.extract_if(.., is_closed).collect();
+        let was_watched_closed = idle.watched.take_if(|watched| !watched.is_open(cx)).is_some();
+        let was_closed = !over.is_empty() || was_watched_closed;
+        let is_over = |kept: &mut IdleConnection| kept.until <= now;
+        over.extend(idle.connections.extract_if(.., is_over));
+        if idle.connections.is_empty()
+            && idle.watched.is_none()
+            && !was_closed
+            && self.closes.receiver_count() > 0
+        {
+            idle.watched = over.pop().map(|kept| kept.connection);
+        }
         let next = idle.connections.iter().map(|kept| kept.until).min();
+        let next = next.or(idle.watched.is_some().then(|| now + WATCH_INTERVAL));
         let done = match &mut idle.sweeper {
             Some(sweeper) if next.is_some() => {
                 sweeper.rests = true;
@@ -312,6 +350,9 @@ impl Pool {
         };
         drop(idle);
         drop((over, done));
+        if was_closed {
+            self.closes.send_replace(());
+        }
         next
     }
 }

@@ -1,4 +1,4 @@
-//! Finds out when a server's port or socket accepts connections again.
+//! Finds out whether a server's port or socket accepts connections, and when it does again.
 //!
 //! Nothing tells a client that a port listens again, so it is probed with connections that are closed at once: often at
 //! first, since a server that restarts is back in milliseconds, and less often the longer it is unreachable.
@@ -49,6 +49,16 @@ impl PortProbe {
                 return;
             }
         }
+    }
+
+    /// Why the port or socket accepts no connection now, if it certainly does not.
+    ///
+    /// Cancel safety: dropping it ends the probe.
+    pub(super) async fn refusal(&self) -> Option<io::Error> {
+        let probed = timeout(PROBE_TIMEOUT, self.probe()).await.ok()?;
+        probed
+            .err()
+            .filter(|error| error.kind() == io::ErrorKind::ConnectionRefused)
     }
 
     async fn probe(&self) -> io::Result<()> {

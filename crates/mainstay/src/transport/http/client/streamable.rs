@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::body_headers::{BodyHeaders, is_notification, trace_headers};
 use super::connection::Response;
@@ -32,6 +32,9 @@ const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, 
 
 /// How long a server may take to accept what it need not answer.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A server that shuts down may close its idle connections before its port. It gets this long until the port is probed again.
+const PORT_CLOSE_GRACE: Duration = Duration::from_millis(500);
 
 /// How long the deletion of a session may take. Only the end of its server waits for it, and not this long.
 const SESSION_DELETE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -131,6 +134,28 @@ impl StreamableHttp {
             check: SessionCheck::default(),
             gate: watch::Sender::new(false),
             has_responded: AtomicBool::new(false),
+        }
+    }
+
+    /// Looks after a server that closes an idle connection: its keep-alive time may be over, or the server has ended, and its port
+    /// is closed. This finds an end for which no stream is open that would break.
+    pub(super) async fn watch_port(self: Arc<Self>) {
+        let Some(probe) = self.endpoint.port_probe() else {
+            return;
+        };
+        let mut closes = self.endpoint.closes();
+        while closes.changed().await.is_ok() {
+            for pause in [Duration::ZERO, PORT_CLOSE_GRACE] {
+                sleep(pause).await;
+                if let Some(refusal) = probe.refusal().await {
+                    tracing::debug!(%refusal, "the port of a closed connection is closed");
+                    self.retire_if_lost(&HttpFailure::ConnectFailed {
+                        kind: refusal.kind(),
+                        message: refusal.to_string(),
+                    });
+                    return;
+                }
+            }
         }
     }
 

@@ -292,3 +292,47 @@ fn a_connection_is_kept_a_little_shorter_than_its_server_says_it_does() {
         assert_eq!(keep_alive(&headers.into_iter().collect()), expected, "{said:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_last_idle_connection_stays_open_until_the_server_closes_it_and_carries_no_request() {
+    let pool = pool("http://127.0.0.1:1");
+    let mut closes = pool.closes();
+    let (older, _remote_of_older) = connection().await;
+    let (newer, remote) = connection().await;
+    pool.keep(older, KEPT);
+    pool.keep(newer, KEPT);
+    sleep(2 * KEPT).await;
+    let idle = || {
+        let idle = pool.idle.lock();
+        (idle.connections.len(), idle.watched.is_some())
+    };
+    assert_eq!(idle(), (0, true), "one of them is watched");
+    assert!(!closes.has_changed().unwrap());
+    drop(remote);
+    closes.changed().await.unwrap();
+    assert_eq!(idle(), (0, false));
+
+    let (again, mut remote) = connection().await;
+    pool.keep(again, KEPT);
+    sleep(2 * KEPT).await;
+    assert_eq!(idle(), (0, true));
+    assert!(pool.take().is_none());
+    assert_eq!(
+        remote.read(&mut [0]).await.unwrap(),
+        0,
+        "closed before the next one is made"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_close_of_an_idle_connection_before_its_time_is_reported_at_once() {
+    let pool = pool("http://127.0.0.1:1");
+    let mut closes = pool.closes();
+    let (one, remote) = connection().await;
+    pool.keep(one, KEPT);
+    sleep(KEPT / 2).await;
+    let before = Instant::now();
+    drop(remote);
+    closes.changed().await.unwrap();
+    assert_eq!(before.elapsed(), Duration::ZERO);
+}
