@@ -9,7 +9,7 @@ use crate::json::LogoutDocument;
 use crate::logins::{provider_of, server_named};
 use crate::output::{Screen, Text, plain, text};
 
-/// Log out of a server: revoke its tokens, then delete them
+/// Log out of a server: revoke its tokens, then delete them and the registration of their client
 #[derive(Debug, Args)]
 pub(crate) struct LogoutArgs {
     /// A configured server, or the address of one
@@ -54,6 +54,9 @@ fn said(server: &str, report: &LogoutReport) -> Text {
                 plain(why)
             ));
         }
+    }
+    if report.forgot_registration {
+        said.push("; the registration of the client is forgotten");
     }
     said.push("\n");
     said

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mainstay::transport::HttpFailure;
-use mainstay_oauth::{LoginError, RenewalError, StepUpError};
+use mainstay_oauth::{DeviceError, LoginError, RenewalError, StepUpError, TokenError};
 
 use crate::store::LoginStoreError;
 
@@ -50,14 +50,44 @@ pub enum LoginFailure {
     #[error(transparent)]
     StepUp(#[from] StepUpError),
     /// The person did not finish in time.
-    #[error("the login was not finished within {} min; start it again", .0.as_secs() / 60)]
-    TimedOut(Duration),
+    #[error(
+        "the login was not finished within {within:?}; start it again{}",
+        if *.reuses_registration { ", and register the client again if the browser said that it is unknown" } else { "" }
+    )]
+    TimedOut {
+        /// How long the person had.
+        within: Duration,
+        /// Whether the client registered itself before this login, so that the authorization server may have forgotten it.
+        reuses_registration: bool,
+    },
     /// The authorization server sends the client from request to request.
     #[error("the login took more than {0} requests; the authorization server sends the client in circles")]
     TooManyRequests(usize),
     /// The login was given up.
     #[error("the login was cancelled")]
     Cancelled,
+}
+
+impl LoginFailure {
+    /// Whether the login may have failed because the authorization server does not know the client any more.
+    pub fn may_be_unknown_client(&self) -> bool {
+        match self {
+            Self::TimedOut { .. } => true,
+            Self::Protocol(error) => matches!(
+                **error,
+                LoginError::Token(TokenError::InvalidClient { .. })
+                    | LoginError::Device(DeviceError::Token(TokenError::InvalidClient { .. }))
+            ),
+            Self::NotNeeded { .. }
+            | Self::Http { .. }
+            | Self::Store(_)
+            | Self::Listener(_)
+            | Self::Assertion { .. }
+            | Self::StepUp(_)
+            | Self::TooManyRequests(_)
+            | Self::Cancelled => false,
+        }
+    }
 }
 
 impl From<LoginError> for LoginFailure {

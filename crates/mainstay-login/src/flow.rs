@@ -11,13 +11,16 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::blocking::on_store;
 use crate::context::context;
 use crate::error::LoginFailure;
-use crate::listener::{Callback, CallbackListener, Verdict};
+use crate::listener::{Callback, CallbackListener, LoginResult, Verdict};
 use crate::send::send;
 use crate::settings::LoginSettings;
 use crate::store::LoginStore;
 
-/// How long a person may take.
+/// How long a person may take, unless the request of the login says otherwise.
 pub const PERSON_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+
+/// Callbacks that wait until the login handles them.
+const CALLBACKS_LIMIT: usize = 8;
 
 /// The most requests of one login, polls of a device code aside.
 const REQUEST_LIMIT: usize = 24;
@@ -33,12 +36,66 @@ pub enum LoginPrompt {
     Nothing,
 }
 
+/// What a login tells its caller when it needs a person.
+pub(crate) struct Prompted {
+    pub(crate) prompt: LoginPrompt,
+    /// Whether the client registered itself before this login.
+    pub(crate) reuses_registration: bool,
+}
+
 /// The person's side of a login.
 pub(crate) struct PersonSide {
-    pub(crate) prompt: Option<oneshot::Sender<LoginPrompt>>,
+    prompt: Option<oneshot::Sender<Prompted>>,
     /// Callbacks of the browser and pasted addresses.
-    pub(crate) callbacks: mpsc::Receiver<Callback>,
-    pub(crate) sender: mpsc::Sender<Callback>,
+    callbacks: mpsc::Receiver<Callback>,
+    sender: mpsc::Sender<Callback>,
+    /// How long the person may take.
+    timeout: Duration,
+    /// The browser that waits to be told how the login ends.
+    page: Option<WaitingPage>,
+}
+
+struct WaitingPage {
+    result: oneshot::Sender<LoginResult>,
+    listener: Option<CallbackListener>,
+}
+
+impl PersonSide {
+    pub(crate) fn new(prompt: Option<oneshot::Sender<Prompted>>, timeout: Duration) -> Self {
+        let (sender, callbacks) = mpsc::channel(CALLBACKS_LIMIT);
+        Self {
+            prompt,
+            callbacks,
+            sender,
+            timeout,
+            page: None,
+        }
+    }
+
+    /// Where callbacks and pasted addresses go.
+    pub(crate) fn callbacks(&self) -> mpsc::Sender<Callback> {
+        self.sender.clone()
+    }
+
+    fn show(&mut self, prompt: LoginPrompt, login: &Login) {
+        if let Some(sender) = self.prompt.take() {
+            // A caller that is gone drops the login itself.
+            let _ = sender.send(Prompted {
+                prompt,
+                reuses_registration: login.reuses_registration(),
+            });
+        }
+    }
+
+    /// Shows the result in the browser, if the login got that far, and waits until the page is sent.
+    pub(crate) async fn show_result(&mut self, result: LoginResult) {
+        if let Some(page) = self.page.take() {
+            let _ = page.result.send(result);
+            if let Some(listener) = page.listener {
+                listener.finish().await;
+            }
+        }
+    }
 }
 
 /// Runs a login to its end. A registration is saved as soon as it is made.
@@ -50,7 +107,7 @@ pub(crate) async fn run(
     options: LoginOptions,
     person: &mut PersonSide,
 ) -> Result<CompletedLogin, LoginFailure> {
-    let deadline = Instant::now() + PERSON_TIMEOUT;
+    let deadline = Instant::now() + person.timeout;
     let (mut login, mut step) = Login::start(options)?;
     let mut requests = 0;
     let mut listener: Option<CallbackListener> = None;
@@ -80,21 +137,17 @@ pub(crate) async fn run(
                 login.handle_listening(redirect_uri, &context())?
             }
             LoginStep::Browse(address) => {
-                show(person, LoginPrompt::Browse(address));
-                let next = callback(&mut login, person, deadline).await;
-                if let Some(listener) = listener.take() {
-                    listener.finish().await;
-                }
-                next?
+                person.show(LoginPrompt::Browse(address), &login);
+                callback(&mut login, person, listener.take(), deadline).await?
             }
             LoginStep::ShowCode { prompt, until } => {
-                show(person, LoginPrompt::EnterCode(prompt));
-                wait(until, deadline).await?;
+                person.show(LoginPrompt::EnterCode(prompt), &login);
+                wait(until, deadline, &login, person).await?;
                 requests = requests.saturating_sub(1);
                 login.resume(&context())?
             }
             LoginStep::Wait { until } => {
-                wait(until, deadline).await?;
+                wait(until, deadline, &login, person).await?;
                 requests = requests.saturating_sub(1);
                 login.resume(&context())?
             }
@@ -103,29 +156,28 @@ pub(crate) async fn run(
     }
 }
 
-fn show(person: &mut PersonSide, prompt: LoginPrompt) {
-    if let Some(sender) = person.prompt.take() {
-        // A caller that is gone drops the login itself.
-        let _ = sender.send(prompt);
-    }
-}
-
 /// Waits for a callback that the login accepts, or that ends it.
 async fn callback(
     login: &mut Login,
     person: &mut PersonSide,
+    listener: Option<CallbackListener>,
     deadline: Instant,
 ) -> Result<LoginStep, LoginFailure> {
     loop {
         let received = timeout_at(deadline, person.callbacks.recv()).await;
-        let received = received.map_err(|_elapsed| LoginFailure::TimedOut(PERSON_TIMEOUT))?;
+        let received = received.map_err(|_elapsed| timed_out(login, person))?;
         let Some(Callback { query, verdict }) = received else {
             return Err(LoginFailure::Cancelled);
         };
         let handled = login.handle_callback(&query, &context());
         match handled {
             Ok(step) => {
-                let _ = verdict.send(Verdict::Accepted);
+                let (result, told) = oneshot::channel();
+                let _ = verdict.send(Verdict::Accepted(told));
+                if let Some(listener) = &listener {
+                    listener.stop();
+                }
+                person.page = Some(WaitingPage { result, listener });
                 return Ok(step);
             }
             Err(error) => {
@@ -134,18 +186,35 @@ async fn callback(
                     LoginError::Callback(refused) if !refused.ends_login() => {
                         tracing::debug!(%refused, "a callback was refused");
                     }
-                    ending => return Err(ending.into()),
+                    ending => {
+                        if let Some(listener) = listener {
+                            listener.finish().await;
+                        }
+                        return Err(ending.into());
+                    }
                 }
             }
         }
     }
 }
 
-async fn wait(until: SystemTime, deadline: Instant) -> Result<(), LoginFailure> {
+async fn wait(
+    until: SystemTime,
+    deadline: Instant,
+    login: &Login,
+    person: &PersonSide,
+) -> Result<(), LoginFailure> {
     let pause = until.duration_since(SystemTime::now()).unwrap_or_default();
     if Instant::now() + pause > deadline {
-        return Err(LoginFailure::TimedOut(PERSON_TIMEOUT));
+        return Err(timed_out(login, person));
     }
     sleep(pause).await;
     Ok(())
+}
+
+fn timed_out(login: &Login, person: &PersonSide) -> LoginFailure {
+    LoginFailure::TimedOut {
+        within: person.timeout,
+        reuses_registration: login.reuses_registration(),
+    }
 }

@@ -19,6 +19,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 use url::Url;
 
 /// The path of the redirect URI.
@@ -38,14 +39,20 @@ pub(crate) struct Callback {
     pub(crate) verdict: oneshot::Sender<Verdict>,
 }
 
+/// How a login ended, for the browser: why, if it failed.
+pub(crate) type LoginResult = Result<(), String>;
+
 /// What the person sees in the browser.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Verdict {
-    /// The callback was accepted.
-    Accepted,
+    /// The callback was accepted. The browser waits for the result of the login.
+    Accepted(oneshot::Receiver<LoginResult>),
     /// The callback was refused, for this reason.
     Refused(String),
 }
+
+/// How long a browser waits for the result of a login: shorter than its connection may stay.
+const RESULT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long the end of a login waits until the browser has its page.
 const PAGE_GRACE: Duration = Duration::from_secs(1);
@@ -83,13 +90,18 @@ impl CallbackListener {
         &self.redirect_uri
     }
 
+    /// Accepts nothing more. The browsers that are connected still get their pages.
+    pub(crate) fn stop(&self) {
+        self.accepting.abort();
+    }
+
     /// Accepts nothing more, and waits until the pages are sent.
     ///
     /// Cancel safety: dropping it changes nothing.
     pub(crate) async fn finish(&self) {
-        self.accepting.abort();
+        self.stop();
         let all = u32::try_from(CONNECTIONS_LIMIT).unwrap_or(u32::MAX);
-        let _ = tokio::time::timeout(PAGE_GRACE, self.places.acquire_many(all)).await;
+        let _ = timeout(PAGE_GRACE, self.places.acquire_many(all)).await;
     }
 }
 
@@ -117,7 +129,7 @@ async fn accept(listener: TcpListener, callbacks: mpsc::Sender<Callback>, places
         let callbacks = callbacks.clone();
         tokio::spawn(async move {
             let _place = place;
-            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, serve(stream, callbacks)).await;
+            let _ = timeout(CONNECTION_TIMEOUT, serve(stream, callbacks)).await;
         });
     }
 }
@@ -152,16 +164,34 @@ async fn answer(request: &Request<Incoming>, callbacks: &mpsc::Sender<Callback>)
         Err(_closed) => None,
     };
     match verdict {
-        Some(Verdict::Accepted) => page(
-            StatusCode::OK,
-            "Logged in",
-            "Mainstay has received the answer of the authorization server. You can close this window.",
-        ),
+        Some(Verdict::Accepted(result)) => result_page(result).await,
         Some(Verdict::Refused(reason)) => page(StatusCode::BAD_REQUEST, "Not logged in", &reason),
         None => page(
             StatusCode::BAD_REQUEST,
             "Not logged in",
             "No login waits for this answer.",
+        ),
+    }
+}
+
+/// The page that says how the login ended.
+async fn result_page(result: oneshot::Receiver<LoginResult>) -> Response<Full<Bytes>> {
+    match timeout(RESULT_TIMEOUT, result).await {
+        Ok(Ok(Ok(()))) => page(
+            StatusCode::OK,
+            "Logged in",
+            "Mainstay has logged in. You can close this window.",
+        ),
+        Ok(Ok(Err(reason))) => page(StatusCode::BAD_REQUEST, "Not logged in", &reason),
+        Ok(Err(_given_up)) => page(
+            StatusCode::BAD_REQUEST,
+            "Not logged in",
+            "The login was given up.",
+        ),
+        Err(_elapsed) => page(
+            StatusCode::ACCEPTED,
+            "Not logged in yet",
+            "The authorization server has not answered yet. You can close this window: Mainstay says how the login ends where it was begun.",
         ),
     }
 }
@@ -197,4 +227,48 @@ fn escaped(text: &str) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    async fn text(page: Response<Full<Bytes>>) -> (StatusCode, String) {
+        let status = page.status();
+        let body = page.into_body().collect().await.expect("a body").to_bytes();
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_page_waits_for_the_result_of_the_login_and_tells_it() {
+        let (result, told) = oneshot::channel();
+        let waiting = tokio::spawn(result_page(told));
+        tokio::time::sleep(RESULT_TIMEOUT / 2).await;
+        assert!(!waiting.is_finished(), "nothing is told before it is known");
+        result.send(Ok(())).expect("the page waits");
+        let (status, page) = text(waiting.await.expect("a page")).await;
+        assert_eq!(status, StatusCode::OK);
+        assert!(page.contains("<h1>Logged in</h1>"), "{page}");
+
+        let (result, told) = oneshot::channel();
+        result
+            .send(Err("refused: <script>&\"".to_owned()))
+            .expect("the page waits");
+        let (status, page) = text(result_page(told).await).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST);
+        assert!(page.contains("<h1>Not logged in</h1>"), "{page}");
+        assert!(page.contains("refused: &lt;script&gt;&amp;&quot;"), "{page}");
+
+        let (given_up, told) = oneshot::channel();
+        drop(given_up);
+        assert!(text(result_page(told).await).await.1.contains("Not logged in"));
+
+        // A server that never answers does not hold the browser for ever.
+        let (_unanswered, told) = oneshot::channel();
+        let (status, page) = text(result_page(told).await).await;
+        assert_eq!(status, StatusCode::ACCEPTED);
+        assert!(page.contains("Not logged in yet"), "{page}");
+    }
 }

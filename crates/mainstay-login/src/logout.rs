@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mainstay_oauth::revocation_requests;
+use mainstay_oauth::{Registration, revocation_requests};
 
 use crate::blocking::on_store;
 use crate::context::context;
@@ -25,11 +25,14 @@ pub struct LogoutReport {
     pub revoked: Option<bool>,
     /// Why the authorization server could not be told.
     pub error: Option<String>,
+    /// Whether the registration of the client was deleted too. It is kept while another login uses it.
+    pub forgot_registration: bool,
 }
 
-/// Revokes and deletes all logins of a server. A login is deleted even if it could not be revoked.
+/// Revokes and deletes all logins of a server, and the registrations of their clients that no other login uses. A login is deleted
+/// even if it could not be revoked.
 ///
-/// Cancel safety: dropped, some logins may be revoked and not deleted; another logout deletes them.
+/// Cancel safety: dropped, some logins may be revoked and not deleted; another logout deletes them. A registration may be kept.
 pub async fn log_out(provider: &LoginProvider) -> Result<Vec<LogoutReport>, LoginFailure> {
     let (settings, store) = (provider.settings(), provider.store());
     let key = settings.key();
@@ -47,16 +50,38 @@ pub async fn log_out(provider: &LoginProvider) -> Result<Vec<LogoutReport>, Logi
         found => found?,
     };
     let mut reports = Vec::new();
-    for read in found {
-        let (revoked, error) = revoke(settings, store, &read).await;
+    for read in &found {
+        let (revoked, error) = revoke(settings, store, read).await;
         reports.push(LogoutReport {
             issuer: read.login.record.issuer.clone(),
             revoked,
             error,
+            forgot_registration: false,
         });
     }
     on_store(store, move |store| store.remove_all(&key)).await?;
+    for (read, report) in found.into_iter().zip(&mut reports) {
+        report.forgot_registration = on_store(store, move |store| forget_registration(store, &read)).await?;
+    }
     Ok(reports)
+}
+
+/// Deletes the registration of a deleted login, so that the next login registers the client again: the authorization server may have
+/// forgotten it.
+fn forget_registration(store: &dyn LoginStore, read: &ReadLogin) -> Result<bool, LoginStoreError> {
+    let record = &read.login.record;
+    let Some(client_id) = &record.client_id else {
+        return Ok(false);
+    };
+    let is_known = |known: &Registration| known.issuer == record.issuer && known.client_id == *client_id;
+    let is_used = |other: &ReadLogin| {
+        other.login.record.issuer == record.issuer && other.login.record.client_id == record.client_id
+    };
+    if !store.registrations()?.iter().any(is_known) || store.all_logins()?.iter().any(is_used) {
+        return Ok(false);
+    }
+    store.forget_registration(&record.issuer, client_id)?;
+    Ok(true)
 }
 
 async fn revoke(

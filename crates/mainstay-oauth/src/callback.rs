@@ -14,6 +14,11 @@ pub enum CallbackError {
     /// The callback belongs to no login, or to another one.
     #[error("the callback does not carry the `state` of this login; it belongs to another one")]
     WrongState,
+    /// What arrived is no callback at all.
+    #[error(
+        "it carries no `state`, so it is not the address that the browser was sent to at the end of the login"
+    )]
+    NoState,
     /// A parameter comes twice.
     #[error("the callback carries `{parameter}` more than once")]
     Repeated {
@@ -85,7 +90,7 @@ impl Expected {
     /// believed.
     pub(crate) fn code_of(&self, query: &str) -> Result<SecretText, CallbackError> {
         let parameters = Parameters::parse(query)?;
-        let state = parameters.state.as_deref().unwrap_or_default();
+        let state = parameters.state.as_deref().ok_or(CallbackError::NoState)?;
         if !is_same_secret(self.state.expose(), state) {
             return Err(CallbackError::WrongState);
         }

@@ -42,6 +42,8 @@ pub struct Login {
     rules: AddressRules,
     /// The registration that this login made. It is worth keeping even if the person never agrees.
     registration: Option<Registration>,
+    /// Whether the client is one that registered itself before this login.
+    reuses_registration: bool,
     /// When the last request to the token endpoint was made.
     requested_at: Option<SystemTime>,
     stage: Stage,
@@ -100,6 +102,7 @@ impl Login {
             options,
             rules,
             registration: None,
+            reuses_registration: false,
             requested_at: None,
             stage: Stage::Discovering(discovery),
         };
@@ -114,6 +117,12 @@ impl Login {
     /// The registration that this login made so far.
     pub fn registration(&self) -> Option<&Registration> {
         self.registration.as_ref()
+    }
+
+    /// Whether the client registered itself before this login. An authorization server that has forgotten it says so in the browser
+    /// and redirects nowhere, so that the login waits in vain.
+    pub fn reuses_registration(&self) -> bool {
+        self.reuses_registration
     }
 
     /// Takes the response to the last request.
@@ -219,6 +228,7 @@ impl Login {
             ClientChoice::Ready(client) => return self.browse(target, client, redirect_uri, context),
             ClientChoice::Stored(client, stored) => {
                 if stored.redirect_uri.as_deref() == Some(redirect_uri.as_str()) {
+                    self.reuses_registration = true;
                     return self.browse(target, client, redirect_uri, context);
                 }
                 let endpoint = target.found.metadata.registration_endpoint.clone();

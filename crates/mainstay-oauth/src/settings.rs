@@ -84,6 +84,8 @@ pub struct LoginOptions {
     pub client: ClientSettings,
     /// The registrations in the store. Those of other issuers are ignored.
     pub registrations: Vec<Registration>,
+    /// Whether the client registers itself although it has a registration, which the authorization server has forgotten.
+    pub register_again: bool,
     /// The configured scopes.
     pub scopes: Option<Vec<String>>,
     /// The scopes of earlier authorizations for this server.
@@ -109,6 +111,7 @@ impl LoginOptions {
             grant: LoginGrant::default(),
             client: ClientSettings::default(),
             registrations: Vec::new(),
+            register_again: false,
             scopes: None,
             asked_before: Vec::new(),
             resource: ResourceSetting::default(),

@@ -33,7 +33,7 @@ pub enum TokenError {
     },
     /// The server does not know the client, or not with this secret.
     #[error(
-        "the authorization server does not accept the client (invalid_client){}; check `client_id` and its secret, or register again",
+        "the authorization server does not accept the client (invalid_client){}; check `client_id` and its secret, or register the client again",
         suffix(description)
     )]
     InvalidClient {

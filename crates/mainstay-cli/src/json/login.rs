@@ -42,6 +42,7 @@ struct EndedLogin {
     issuer: String,
     revoked: Option<bool>,
     error: Option<String>,
+    forgot_registration: bool,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -103,6 +104,7 @@ impl LogoutDocument {
             issuer: report.issuer.clone(),
             revoked: report.revoked,
             error: report.error.clone(),
+            forgot_registration: report.forgot_registration,
         };
         Self {
             version: DocumentVersion,

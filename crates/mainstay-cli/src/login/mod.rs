@@ -6,13 +6,16 @@
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use anyhow::anyhow;
 use clap::Args;
 use mainstay::ServerConfig;
-use mainstay::config::{HttpTarget, OAuthSetting, Target};
+use mainstay::config::{HttpTarget, OAuthSetting, Target, parse_duration};
 use mainstay::gateway::PlainText;
-use mainstay_login::{LoginPrompt, LoginProvider, LoginRequest, LoginSummary, StartedLogin, StoreProtection};
+use mainstay_login::{
+    LoginFailure, LoginPrompt, LoginProvider, LoginRequest, LoginSummary, StartedLogin, StoreProtection,
+};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
 
 use crate::args::Common;
@@ -49,6 +52,12 @@ pub(crate) struct LoginArgs {
     /// Ask for this scope, in place of those that the server names; may be given more than once
     #[arg(long, value_name = "SCOPE")]
     pub(crate) scope: Vec<String>,
+    /// Register Mainstay as a new client: the authorization server does not know the registration of an earlier login any more
+    #[arg(long)]
+    pub(crate) register_again: bool,
+    /// How long the login waits for you
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
+    pub(crate) timeout: Duration,
     /// Encrypt all logins with a key that the system keyring keeps. It applies to all Mainstay processes of this user
     #[arg(long, conflicts_with_all = ["key_file", "key_command"])]
     pub(crate) keyring: bool,
@@ -69,6 +78,16 @@ pub(crate) fn run(arguments: &LoginArgs, common: &Common, screen: &Screen) -> Do
     }
     let server = server_named(&arguments.server, common)?;
     let provider = provider_of(&server)?;
+    if let Some(configured) = &provider.settings().client.configured
+        && arguments.register_again
+    {
+        return Err(CommandFailure::usage(anyhow!(
+            "the configuration of server {} names its client ({}), which Mainstay does not register: register one at the authorization server \
+             and set `client_id`",
+            server.name(),
+            configured.id
+        )));
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(CommandFailure::failed)?;
     let done = runtime.block_on(async {
@@ -101,14 +120,31 @@ async fn log_in(
 ) -> Done {
     let mut request = LoginRequest::default();
     request.device = arguments.device;
+    request.register_again = arguments.register_again;
+    request.timeout = Some(arguments.timeout);
     request.scopes = (!arguments.scope.is_empty()).then(|| arguments.scope.clone());
     let done = async {
         let mut login = provider.login(request).await.map_err(anyhow::Error::from)?;
         let prompted = prompt(arguments, login.prompt(), screen).await;
-        let summary = wait(&mut login, prompted.reads_pasted, screen).await;
+        let again = login
+            .reuses_registration()
+            .then(|| register_again(&arguments.server));
+        if let Some(again) = &again {
+            screen.say(text!(
+                "if the browser says that the client is unknown, the authorization server has forgotten Mainstay: end this with Ctrl-C and run `{}`",
+                plain(again)
+            ));
+        }
+        let ended = wait(&mut login, prompted.reads_pasted, screen).await;
         // What was made for the browser stays until then.
         drop(prompted);
-        summary
+        match (ended, again) {
+            (Err(failure), Some(again)) if failure.may_be_unknown_client() => {
+                Err(anyhow!("{failure}: `{again}`"))
+            }
+            (Err(failure), Some(_) | None) => Err(failure.into()),
+            (Ok(summary), _) => Ok(summary),
+        }
     };
     let summary = done.await;
     if arguments.json {
@@ -180,11 +216,15 @@ async fn prompt(arguments: &LoginArgs, prompt: &LoginPrompt, screen: &Screen) ->
 }
 
 /// Waits for the browser's answer, or for a pasted address.
-async fn wait(login: &mut StartedLogin, reads_pasted: bool, screen: &Screen) -> anyhow::Result<LoginSummary> {
+async fn wait(
+    login: &mut StartedLogin,
+    reads_pasted: bool,
+    screen: &Screen,
+) -> Result<LoginSummary, LoginFailure> {
     let mut pasted = reads_pasted.then(|| BufReader::new(tokio::io::stdin()).lines());
     loop {
         let line = tokio::select! {
-            done = login.finished() => return Ok(done?),
+            done = login.finished() => return done,
             line = next_line(&mut pasted) => line,
         };
         let Some(line) = line else {
@@ -199,6 +239,11 @@ async fn wait(login: &mut StartedLogin, reads_pasted: bool, screen: &Screen) -> 
             screen.warning(text!("not accepted: {}", plain(&reason)));
         }
     }
+}
+
+/// The command that logs in as a client that is registered anew.
+fn register_again(server: &str) -> String {
+    format!("{} --register-again", command(server))
 }
 
 async fn next_line(pasted: &mut Option<Lines<BufReader<Stdin>>>) -> Option<String> {

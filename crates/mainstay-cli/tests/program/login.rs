@@ -2,6 +2,7 @@
 //! an interrupt. `auth status` and `logout` after it.
 
 mod ended;
+mod forgotten;
 mod keyring;
 pub(crate) mod pseudo_terminal;
 mod secrets;
@@ -72,8 +73,10 @@ fn a_pasted_address_logs_in_and_a_wrong_one_does_not() {
     terminal.wait_for("paste that address here");
     terminal.write("http://127.0.0.1:1/callback?code=stolen&state=wrong\n");
     terminal.wait_for("not accepted");
+    terminal.wait_for("belongs to another one");
     terminal.write("\n\u{1b}[31mnonsense\n");
     terminal.wait_for("not accepted");
+    terminal.wait_for("not the address that the browser was sent to");
     // The person's browser is on another machine: it gets as far as the redirect, and the person pastes where that leads.
     let redirect = last_redirect(&protected, &address);
     terminal.write(&format!("{redirect}\n"));

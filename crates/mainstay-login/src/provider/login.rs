@@ -18,15 +18,12 @@ use tokio::task::JoinHandle;
 use super::{LoginProvider, ProviderState, lock, protocol_challenge};
 use crate::blocking::on_store;
 use crate::error::{LoginFailure, RenewalFailure};
-use crate::flow::{LoginPrompt, PersonSide, run};
+use crate::flow::{LoginPrompt, PERSON_TIMEOUT, PersonSide, run};
 use crate::listener::{Callback, Verdict};
 use crate::store::{LoginStore, StoredLogin};
 
 /// How long a completed login waits for the lock of its server's logins.
 const SAVE_LOCK_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Callbacks that wait until the login handles them.
-const CALLBACKS_LIMIT: usize = 8;
 
 /// The request that shows what the server asks for. Servers answer it with 401 before they look at it.
 const PROBE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"mainstay","version":"0"}}}"#;
@@ -41,12 +38,17 @@ pub struct LoginRequest {
     pub scopes: Option<Vec<String>>,
     /// Whether the person enters a code on another device.
     pub device: bool,
+    /// Whether the client registers itself again: the authorization server has forgotten its registration.
+    pub register_again: bool,
+    /// How long the person may take, in place of [`PERSON_TIMEOUT`].
+    pub timeout: Option<Duration>,
 }
 
 /// A login that waits for a person. Dropping it gives the login up.
 #[derive(Debug)]
 pub struct StartedLogin {
     prompt: LoginPrompt,
+    reuses_registration: bool,
     callbacks: mpsc::Sender<Callback>,
     task: JoinHandle<Result<LoginSummary, LoginFailure>>,
 }
@@ -56,26 +58,29 @@ impl LoginProvider {
     ///
     /// Cancel safety: dropping it gives the login up.
     pub async fn login(&self, request: LoginRequest) -> Result<StartedLogin, LoginFailure> {
+        let timeout = request.timeout.unwrap_or(PERSON_TIMEOUT);
         let options = self.0.login_options(request).await?;
         let (prompt, prompted) = oneshot::channel();
-        let (sender, callbacks) = mpsc::channel(CALLBACKS_LIMIT);
-        let mut person = PersonSide {
-            prompt: Some(prompt),
-            callbacks,
-            sender: sender.clone(),
-        };
+        let mut person = PersonSide::new(Some(prompt), timeout);
+        let callbacks = person.callbacks();
         let state = self.0.clone();
         let task = tokio::spawn(async move {
-            let completed = run(&state.settings, &state.store, options, &mut person).await?;
-            state.save_login(completed).await
+            let finished = state.run_login(options, &mut person).await;
+            let result = finished.as_ref().map(|_summary| ());
+            person.show_result(result.map_err(ToString::to_string)).await;
+            finished
         });
         let mut started = StartedLogin {
             prompt: LoginPrompt::Nothing,
-            callbacks: sender,
+            reuses_registration: false,
+            callbacks,
             task,
         };
         match prompted.await {
-            Ok(prompt) => started.prompt = prompt,
+            Ok(prompted) => {
+                started.prompt = prompted.prompt;
+                started.reuses_registration = prompted.reuses_registration;
+            }
             // The login ended without a person.
             Err(_dropped) => {
                 let ended = started.join().await;
@@ -93,6 +98,12 @@ impl StartedLogin {
         &self.prompt
     }
 
+    /// Whether the client registered itself before this login. If the authorization server has forgotten it, the browser says so, the
+    /// login waits in vain, and one with [`LoginRequest::register_again`] helps.
+    pub fn reuses_registration(&self) -> bool {
+        self.reuses_registration
+    }
+
     /// Takes the address that the browser was redirected to, as a person pasted it. An error says why it is refused;
     /// the login waits on.
     ///
@@ -107,7 +118,7 @@ impl StartedLogin {
         let ended = "the login has ended";
         self.callbacks.send(callback).await.map_err(|_closed| ended)?;
         match answer.await {
-            Ok(Verdict::Accepted) => Ok(()),
+            Ok(Verdict::Accepted(_result)) => Ok(()),
             Ok(Verdict::Refused(reason)) => Err(reason),
             Err(_closed) => Err(ended.to_owned()),
         }
@@ -174,6 +185,7 @@ impl ProviderState {
         options.grant = settings.grant.grant(request.device)?;
         options.client = settings.client.clone();
         options.registrations = registrations;
+        options.register_again = request.register_again;
         options.scopes = request.scopes.or_else(|| settings.scopes.clone());
         options.resource = settings.resource.clone();
         options.issuer.clone_from(&settings.issuer);
@@ -236,6 +248,15 @@ impl ProviderState {
         }
     }
 
+    async fn run_login(
+        self: &Arc<Self>,
+        options: LoginOptions,
+        person: &mut PersonSide,
+    ) -> Result<LoginSummary, LoginFailure> {
+        let completed = run(&self.settings, &self.store, options, person).await?;
+        self.save_login(completed).await
+    }
+
     /// Saves a completed login under the lock of its server's logins, then uses it.
     async fn save_login(self: &Arc<Self>, completed: CompletedLogin) -> Result<LoginSummary, LoginFailure> {
         let key = self.key.clone();
@@ -277,12 +298,7 @@ impl ProviderState {
     pub(super) async fn log_in_without_person(self: &Arc<Self>) -> Result<(), RenewalFailure> {
         let logged_in = async {
             let options = self.login_options(LoginRequest::default()).await?;
-            let (sender, callbacks) = mpsc::channel(1);
-            let mut person = PersonSide {
-                prompt: None,
-                callbacks,
-                sender,
-            };
+            let mut person = PersonSide::new(None, PERSON_TIMEOUT);
             let completed = run(&self.settings, &self.store, options, &mut person).await?;
             self.save_under_lock(completed).await
         };

@@ -1,6 +1,8 @@
 //! Logins at a real authorization server (`oidc-provider`) that rotates refresh tokens and revokes a login whose refresh token
 //! is used twice.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -9,8 +11,8 @@ use mainstay::server::Reason;
 use mainstay::transport::http::Credentials as _;
 use mainstay::{Fleet, Server, ServerConfig};
 use mainstay_login::{
-    LoginKey, LoginProvider, LoginStore, LoginStoreError, ReadLogin, StoreDescription, StoreLock,
-    StoreVersion, StoreWatch, StoredLogin, finish_renewals, log_out,
+    LoginKey, LoginPrompt, LoginProvider, LoginRequest, LoginStore, LoginStoreError, ReadLogin,
+    StoreDescription, StoreLock, StoreVersion, StoreWatch, StoredLogin, finish_renewals, log_out,
 };
 use mainstay_oauth::{Registration, SecretText};
 use mainstay_partner::{ProtectedServer, TokenFault};
@@ -375,6 +377,57 @@ async fn a_second_person_never_sees_the_catalog_of_the_first() {
     let listed = server.wait_until(SOON, |_| tools(&server) == ["echo", "of-ann"]);
     listed.await.expect("listed again for the new login");
     fleet.close(SOON).await;
+}
+
+/// The page that the browser of the person is shown at the end.
+fn last_page(redirect: &str) -> String {
+    let rest = redirect.strip_prefix("http://").expect("on this machine");
+    let (authority, path) = rest.split_once('/').expect("a path");
+    let mut stream = TcpStream::connect(authority).expect("the login listens");
+    stream.set_read_timeout(Some(SOON)).expect("a timeout");
+    write!(stream, "GET /{path} HTTP/1.1\r\nhost: {authority}\r\n\r\n").expect("written");
+    let mut page = String::new();
+    stream.read_to_string(&mut page).expect("a page");
+    page
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_browser_shows_whether_the_code_was_exchanged() {
+    let Some(protected) = ProtectedServer::start(600) else {
+        return;
+    };
+    let directory = private_directory();
+    let logins = provider(&protected, &store(directory.path()));
+    let browse = || async {
+        let login = logins
+            .login(LoginRequest::default())
+            .await
+            .expect("a login begins");
+        let LoginPrompt::Browse(address) = login.prompt() else {
+            panic!("a browser is needed: {:?}", login.prompt());
+        };
+        let redirect = protected.browse(address.url().as_str(), Some("--stop-at=/callback"));
+        let page = tokio::task::spawn_blocking(move || last_page(&redirect))
+            .await
+            .expect("a page");
+        (login, page)
+    };
+    protected.set_fault(TokenFault::Status(503));
+    let (mut login, page) = browse().await;
+    assert!(
+        page.contains("<h1>Not logged in</h1>") && page.contains("status 503"),
+        "{page}"
+    );
+    login.finished().await.expect_err("no token");
+    protected.set_fault(TokenFault::Healthy);
+    let (mut login, page) = browse().await;
+    assert!(page.contains("<h1>Logged in</h1>"), "{page}");
+    assert_eq!(
+        logins.store().all_logins().unwrap().len(),
+        1,
+        "saved before it is told"
+    );
+    login.finished().await.expect("logged in");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -104,6 +104,76 @@ async fn a_client_that_a_person_registered_with_a_header_logs_in_although_the_se
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_the_server_has_forgotten_can_register_again() {
+    for framework in FRAMEWORKS {
+        let port = free_port();
+        let Some(running) = PythonProtectedServer::start(framework, port) else {
+            return;
+        };
+        let directory = private_directory();
+        let logins = LoginProvider::new(settings(&running), store(directory.path()));
+        log_in(&running, &logins).await;
+        drop(running);
+        let running = PythonProtectedServer::start(framework, port).expect("it was there before");
+
+        // The browser shows that the client is unknown, and nothing comes back.
+        let mut request = LoginRequest::default();
+        request.timeout = Some(Duration::from_millis(500));
+        let mut login = logins.login(request).await.expect("a login begins");
+        let LoginPrompt::Browse(address) = login.prompt() else {
+            panic!("a browser is needed: {:?}", login.prompt());
+        };
+        let ended_at = running.browse(address.url().as_str());
+        assert!(ended_at.starts_with(&running.issuer), "{framework:?}: {ended_at}");
+        assert!(login.reuses_registration());
+        let failure = login.finished().await.expect_err("nothing comes back");
+        assert!(failure.may_be_unknown_client(), "{failure}");
+        let said = failure.to_string();
+        assert!(
+            said.contains("not finished within 500ms") && said.contains("register the client again"),
+            "{said}"
+        );
+
+        let mut request = LoginRequest::default();
+        request.register_again = true;
+        let mut login = logins.login(request).await.expect("a login begins");
+        let LoginPrompt::Browse(address) = login.prompt() else {
+            panic!("a browser is needed: {:?}", login.prompt());
+        };
+        assert!(!login.reuses_registration());
+        let _ended_at = running.browse(address.url().as_str());
+        login.finished().await.expect("logged in");
+        assert_eq!(
+            logins.store().registrations().unwrap().len(),
+            1,
+            "in place of the old one"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_logout_forgets_the_registration_that_no_other_login_uses() {
+    let Some(running) = PythonProtectedServer::start(PythonFramework::Sdk, free_port()) else {
+        return;
+    };
+    let directory = private_directory();
+    let of = |user: &str| {
+        let mut settings = settings(&running);
+        settings.user = Some(user.to_owned());
+        LoginProvider::new(settings, store(directory.path()))
+    };
+    let (ann, bob) = (of("ann"), of("bob"));
+    log_in(&running, &ann).await;
+    log_in(&running, &bob).await;
+    assert_eq!(ann.store().registrations().unwrap().len(), 1, "shared");
+    for (person, is_last) in [(ann, false), (bob, true)] {
+        let reports = log_out(&person).await.unwrap();
+        assert_eq!(reports[0].forgot_registration, is_last);
+        assert_eq!(person.store().registrations().unwrap().is_empty(), is_last);
+    }
+}
+
 /// Registers a client by hand, for a redirect to this port.
 async fn register(server: &PythonProtectedServer, port: u16) -> Value {
     use mainstay::transport::HttpOptions;

@@ -95,15 +95,20 @@ fn a_wrong_iss_hides_the_error() {
 
 #[test]
 fn a_callback_without_the_right_state_is_refused_before_anything_else() {
+    for query in ["code=c", "error=access_denied", "nonsense", ""] {
+        let error = code(&expected(false, true), query).unwrap_err();
+        assert_eq!(error, CallbackError::NoState, "{query}");
+        assert!(
+            !error.ends_login() && !error.to_string().contains("another"),
+            "{error}"
+        );
+    }
     for query in [
-        "code=c",
         "code=c&state=",
         "code=c&state=s2",
         "code=c&state=s1x",
-        "error=access_denied",
         "error=access_denied&state=s2",
         "code=c&state=s2&iss=https%3A%2F%2Fevil.example",
-        "",
     ] {
         let error = code(&expected(false, true), query).unwrap_err();
         assert_eq!(error, CallbackError::WrongState, "{query}");

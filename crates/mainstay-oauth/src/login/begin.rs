@@ -32,7 +32,9 @@ impl Login {
                     return Err(DeviceError::NotOffered { issuer }.into());
                 }
                 match choice? {
-                    ClientChoice::Ready(client) | ClientChoice::Stored(client, _) => {
+                    ClientChoice::Ready(client) => self.start_device(target, client, context),
+                    ClientChoice::Stored(client, _) => {
+                        self.reuses_registration = true;
                         self.start_device(target, client, context)
                     }
                     ClientChoice::Register(endpoint) => self.register(target, &endpoint, None),

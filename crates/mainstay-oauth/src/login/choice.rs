@@ -65,7 +65,7 @@ pub(super) fn choose_client(
     let suits =
         |stored: &&Registration| is_for_grant(stored, &options.grant) && stored.is_usable(&found.issuer, now);
     let stored = options.registrations.iter().find(suits);
-    if let Some(stored) = stored {
+    if let Some(stored) = stored.filter(|_| !options.register_again) {
         return Ok(ClientChoice::Stored(stored.client()?, Box::new(stored.clone())));
     }
     match &found.metadata.registration_endpoint {

@@ -52,7 +52,8 @@ pub(crate) fn of_dial(error: &DialError) -> Recovery {
 /// What can resolve a listing that failed; `None` if the server answered it, which shows that its connection is well.
 pub(crate) fn of_listing(error: &ListError) -> Option<Recovery> {
     match error {
-        ListError::Request { error, .. } if is_answer(error) => None,
+        // A client that may not even list is not let in.
+        ListError::Request { error, .. } if challenge(error).is_none() && is_answer(error) => None,
         ListError::Page(_) => None,
         ListError::Request { error, .. } => Some(of_opening(error)),
         ListError::Panicked(_) => Some(Recovery::Retry),
