@@ -24,6 +24,7 @@ Usage: cargo xtask CHORE
                       are measured instead, with 200 servers under change for so many seconds (60)
   bench [ARGS]        the benchmarks of the library and of the gateway
   rivals              installs what the gateway is measured beside, under target/rivals
+  awaken              the MCP client of awaken behind `mainstay connect`; builds its own crates, under target/awaken
   chaos [--seconds N] [--seed S]
                       the chaos tests for N seconds each (default 60); the seed replays a run
   fuzz [--seconds N | --minutes N]
@@ -45,6 +46,7 @@ pub(crate) enum Chore {
     Test(TestOptions),
     Partners,
     Rivals,
+    Awaken,
     Conformance,
     Dashboard(DashboardOptions),
     Bench { passed_on: Vec<String> },
@@ -82,6 +84,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Chore
         "test" => parse_test(arguments).map(Chore::Test),
         "partners" => alone(Chore::Partners, &chore, arguments),
         "rivals" => alone(Chore::Rivals, &chore, arguments),
+        "awaken" => alone(Chore::Awaken, &chore, arguments),
         "conformance" => alone(Chore::Conformance, &chore, arguments),
         "dashboard" => parse_dashboard(arguments).map(Chore::Dashboard),
         "bench" => Ok(Chore::Bench {

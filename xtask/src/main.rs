@@ -3,6 +3,7 @@
 //! It is the first thing a fresh clone builds, so it has few dependencies, and none that the project does not have anyway.
 
 mod arguments;
+mod awaken;
 mod chaos;
 mod checks;
 mod child;
@@ -67,6 +68,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Conformance => conformance::run(&project),
         Chore::Dashboard(options) => dashboard::run(&project, &options),
         Chore::Rivals => rivals::install(&project),
+        Chore::Awaken => awaken::run(&project),
         Chore::Bench { passed_on } => BENCHED.iter().try_for_each(|package| {
             let mut cargo = project.cargo();
             cargo.args(["bench", "--package", package]).args(&passed_on);
