@@ -105,8 +105,9 @@ async fn awaken_alone_answers_no_call_that_is_made_after_a_kill() {
     let manager = Arc::new(orders.connect(Way::Alone).await.expect("it connects"));
     call(&manager, "lookup", "first").await.expect("an answer");
     orders.kill().await;
-    assert!(answered(&manager).await < PARALLEL);
-    eprintln!("{} starts, {:?}", orders.count("start "), status(&manager).await);
+    assert_eq!(answered(&manager).await, 0);
+    assert_eq!(orders.count("start "), 2);
+    assert_eq!(status(&manager).await.transport_reconnect_count, 1);
     manager.close_all().await.expect("closed");
 }
 
