@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn what_is_read_here_is_read_by_the_parser_alike() {
-        let lines: [&[&str]; 16] = [
+        let lines: [&[&str]; 18] = [
             &[],
             &["files"],
             &["--wait", "90s", "files"],
@@ -128,7 +128,7 @@ mod tests {
         for (number, line) in lines.iter().enumerate() {
             let words = ["connect"].iter().chain(*line).map(ToString::to_string);
             let quick = ConnectArgs::quick(words.clone());
-            assert_eq!(quick.is_some(), number < 8, "{line:?}");
+            assert_eq!(quick.is_some(), number < 9, "{line:?}");
             let Some(quick) = quick else { continue };
             let all = ["mainstay".to_owned()].into_iter().chain(words);
             let Ok(CommandLine {

@@ -537,6 +537,7 @@ web  is not up yet
                 now_ms: NOW,
                 paint: Paint::PLAIN,
                 width,
+                is_verbose: false,
             };
             let text = page.text();
             let lines: Vec<String> = text.as_str().lines().skip(2).take(3).map(str::to_owned).collect();

@@ -109,10 +109,11 @@ impl Drop for AuditLog {
     }
 }
 
-/// Whether an event is a command of a person. A reload by a signal is one; a file that changed is not.
+/// Whether an event is a command of a person, or the use of a link to the page. A reload by a signal is a command; a file that changed is
+/// not.
 fn is_of_a_person(detail: &EventDetail) -> bool {
     match detail {
-        EventDetail::Command { .. } => true,
+        EventDetail::Command { .. } | EventDetail::PageLinkUsed { .. } => true,
         EventDetail::Reloaded { by, .. } | EventDetail::ReloadRefused { by, .. } => {
             by.via == ActorKind::Signal
         }
@@ -137,6 +138,7 @@ fn line(instance: &str, event: &EventRecord) -> String {
         EventDetail::Command { refused: None, .. }
         | EventDetail::Transition { .. }
         | EventDetail::CatalogChanged { .. }
+        | EventDetail::PageLinkUsed { .. }
         | EventDetail::Added
         | EventDetail::Removed
         | EventDetail::Lost { .. }

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
-use hyper::header::{self, AUTHORIZATION, HeaderMap};
+use hyper::header::{AUTHORIZATION, HeaderMap};
 use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -251,9 +251,7 @@ impl ControlService {
 
     /// What let a request over TCP in; the door has checked its token.
     fn admission(&self, headers: &HeaderMap) -> Admission {
-        let shown = headers
-            .get(header::AUTHORIZATION)
-            .and_then(|shown| shown.to_str().ok());
+        let shown = headers.get(AUTHORIZATION).and_then(|shown| shown.to_str().ok());
         let token = shown
             .and_then(|shown| shown.split_once(' '))
             .map(|(_scheme, token)| token.trim());
@@ -284,7 +282,7 @@ impl ControlService {
     }
 
     /// A body of pieces. It ends when its reader is gone, and when the page that reads it is logged out.
-    fn stream<P: Pieces>(&self, pieces: P, headers: &hyper::HeaderMap) -> Result<PieceBody<P>, ApiProblem> {
+    fn stream<P: Pieces>(&self, pieces: P, headers: &HeaderMap) -> Result<PieceBody<P>, ApiProblem> {
         let pages = self.0.pages.as_ref();
         let end = bearer(headers).and_then(|token| pages?.end_of(token));
         PieceBody::open(
@@ -305,7 +303,7 @@ impl ControlService {
     }
 }
 
-fn bearer(headers: &hyper::HeaderMap) -> Option<&str> {
+fn bearer(headers: &HeaderMap) -> Option<&str> {
     let shown = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = shown.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
