@@ -106,7 +106,7 @@ async fn the_tools_of_a_server_that_is_down_stay_and_are_marked_stale() {
         assert_eq!(fleet.catalog().freshness("web").unwrap().stale_since, None);
 
         remote.stop().await;
-        let down = server.wait_until(crate::support::SOON, |status| status.stale_since.is_some());
+        let down = server.wait_until(SOON, |status| status.stale_since.is_some());
         down.await.expect("marked stale");
         let catalog = fleet.catalog();
         assert_eq!(catalog.tools().len(), listed);
@@ -133,10 +133,10 @@ async fn a_listing_that_fails_leaves_the_last_good_one_and_is_tried_again() {
         let failing = HttpRule::on("tools/list", HttpFault::status(500)).occurrence(twice);
         remote.edit_http(|http| http.rules.push(failing));
         remote.notify("notifications/tools/list_changed", &json!({}));
-        let stale = server.wait_until(crate::support::SOON, |status| status.stale_since.is_some());
+        let stale = server.wait_until(SOON, |status| status.stale_since.is_some());
         stale.await.expect("marked stale");
         assert!(fleet.catalog().tool("web__old").is_some(), "it stays");
-        let fresh = server.wait_until(crate::support::SOON, |status| status.stale_since.is_none());
+        let fresh = server.wait_until(SOON, |status| status.stale_since.is_none());
         assert_eq!(
             crate::support::generation_of(&fresh.await.expect("listed")),
             first
