@@ -50,7 +50,10 @@ impl Admin {
         }
         let (metrics, access) = metrics_access(arguments)?;
         let live = Arc::new(LiveControl::default());
-        let control = Control::builder(Role::Serve).controlled(live.clone()).build();
+        let control = Control::builder(Role::Serve)
+            .audit(state_directory(|name| env::var_os(name)))
+            .controlled(live.clone())
+            .build();
         let (door, api_token_file) = if arguments.admin {
             let (file, token) = token(
                 arguments.admin_token_file.as_deref(),

@@ -114,6 +114,8 @@ pub(crate) enum Command {
     Enable(OrderArgs),
     /// Disable servers of the daemon, now and at its next starts: nothing of them runs
     Disable(OrderArgs),
+    /// Have the daemon list again what servers offer, and say whether it changed
+    Refresh(OrderArgs),
     Reload(ReloadArgs),
     Logs(LogsArgs),
     Events(EventsArgs),

@@ -354,6 +354,7 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
         stop_within: common.stop_within,
         recorder: recorder(arguments.options.record),
         page_token: page_token(),
+        audit: state_directory(|name| env::var_os(name)),
     };
     let runtime = serving_runtime()?;
     let ended = runtime.block_on(async {

@@ -107,6 +107,7 @@ fn main() -> ExitCode {
         Command::Restart(restart) => control::restart(restart, &screen),
         Command::Enable(enable) => control::enable(enable, &screen),
         Command::Disable(disable) => control::disable(disable, &screen),
+        Command::Refresh(refresh) => control::refresh(refresh, &screen),
         Command::Reload(reload) => control::reload(reload, &screen),
         Command::Logs(logs) => control::logs(logs, &screen),
         Command::Events(events) => control::events(events, &screen),
@@ -181,6 +182,7 @@ fn logged(arguments: &CommandLine) -> Logged {
         | Command::Restart(_)
         | Command::Enable(_)
         | Command::Disable(_)
+        | Command::Refresh(_)
         | Command::Reload(_)
         | Command::Logs(_)
         | Command::Events(_)

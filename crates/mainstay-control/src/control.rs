@@ -3,8 +3,10 @@
 
 mod commands;
 mod group;
+mod refresh;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -13,9 +15,10 @@ use mainstay::gateway::PlainText;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::api::{
-    Actor, ApiProblem, DesiredState, EventDetail, ProblemKind, ProgramStatus, ReloadReport, ServerList,
-    ServerOrigin, ServerStatus, SessionList, now_ms, unix_ms,
+    Actor, ApiProblem, DesiredState, EventDetail, ProblemKind, ProgramStatus, RefreshReport, ReloadReport,
+    ServerList, ServerOrigin, ServerStatus, SessionList, now_ms, unix_ms,
 };
+use crate::audit::AuditLog;
 use crate::catalog_changes;
 use crate::controlled::Controlled;
 use crate::journal::{DEFAULT_EVENTS_LIMIT, Journal};
@@ -25,6 +28,7 @@ use crate::status::{self, UsageByPid};
 pub(crate) use commands::{ConfigCommand, PersonCommand};
 pub use group::ServerGroup;
 pub(crate) use group::{AttachedGroup, Named};
+pub(crate) use refresh::REFRESH_TIMEOUT;
 
 /// What the program is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,12 +77,20 @@ pub struct ControlBuilder {
     role: Role,
     node: Option<String>,
     events_limit: usize,
+    audit: Option<PathBuf>,
 }
 
 impl ControlBuilder {
     /// How many events are kept for those who ask later, or read slowly; 8192 by default, and never more than 8 MiB.
     pub fn keep_events(mut self, limit: usize) -> Self {
         self.events_limit = limit;
+        self
+    }
+
+    /// Keeps the commands of people in files in this directory, for [`read_audit`](crate::read_audit). A thread of its own writes them: a
+    /// disk that is full or slow delays no command. `None`, the default: they are not kept.
+    pub fn audit(mut self, directory: Option<PathBuf>) -> Self {
+        self.audit = directory;
         self
     }
 
@@ -96,12 +108,17 @@ impl ControlBuilder {
 
     /// The hub, without any server yet.
     pub fn build(self) -> Control {
+        let instance = new_instance();
+        let audit = self
+            .audit
+            .and_then(|directory| AuditLog::start(&directory, &instance));
+        let journal = Journal::new(self.node.clone(), self.events_limit).kept_by(audit);
         Control(Arc::new(Hub {
             controlled: self.controlled,
             role: self.role,
-            journal: Arc::new(Journal::new(self.node.clone(), self.events_limit)),
+            journal: Arc::new(journal),
             node: self.node,
-            instance: new_instance(),
+            instance,
             started: SystemTime::now(),
             logins: PersonLogins::default(),
             groups: Mutex::default(),
@@ -137,6 +154,7 @@ impl Control {
             role,
             node: None,
             events_limit: DEFAULT_EVENTS_LIMIT,
+            audit: None,
         }
     }
 
@@ -204,6 +222,13 @@ impl Control {
     /// Cancel safety: dropped, the command is either taken whole or not at all.
     pub async fn restart(&self, server: &str, by: Actor) -> Result<(), ApiProblem> {
         self.0.command(PersonCommand::Restart, server, by).await
+    }
+
+    /// Lists again on behalf of a person what a server offers, and returns when the listing has ended.
+    ///
+    /// Cancel safety: dropped, the listing may still take place, and the command may not be recorded.
+    pub async fn refresh(&self, server: &str, by: Actor) -> Result<RefreshReport, ApiProblem> {
+        self.0.refresh(server, by).await
     }
 
     /// Enables or disables a server on behalf of a person.
@@ -313,11 +338,12 @@ impl Hub {
             UsageByPid::default()
         };
         let users = status::SessionUsers::of(self);
+        let set_aside = status::SetAsideOffers::of(self);
         ServerList {
             at_ms: now_ms(),
             servers: servers
                 .iter()
-                .map(|named| status::server_status(self, named, &usage, &users))
+                .map(|named| status::server_status(self, named, &usage, &users, &set_aside))
                 .collect(),
         }
     }
@@ -325,7 +351,8 @@ impl Hub {
     pub(crate) async fn server_status(&self, named: &Named) -> ServerStatus {
         let usage = UsageByPid::read(std::slice::from_ref(named)).await;
         let users = status::SessionUsers::of(self);
-        status::server_status(self, named, &usage, &users)
+        let set_aside = status::SetAsideOffers::of(self);
+        status::server_status(self, named, &usage, &users, &set_aside)
     }
 }
 

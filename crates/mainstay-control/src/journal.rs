@@ -11,6 +11,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::api::{EventDetail, EventRecord, LagMarker, LagReason, now_ms};
+use crate::audit::AuditLog;
 
 /// Events that are kept: those of some hours, or of the worst seconds of a thousand servers.
 pub(crate) const DEFAULT_EVENTS_LIMIT: usize = 8192;
@@ -43,6 +44,8 @@ pub(crate) struct Journal {
     ring: Mutex<Ring>,
     /// The number of the last event.
     last: watch::Sender<u64>,
+    /// Where commands of people are kept on disk.
+    audit: Option<AuditLog>,
 }
 
 #[derive(Default)]
@@ -60,7 +63,14 @@ impl Journal {
             events_limit: events_limit.max(1),
             ring: Mutex::default(),
             last: watch::Sender::new(0),
+            audit: None,
         }
+    }
+
+    /// Keeps commands of people on disk, too.
+    pub(crate) fn kept_by(mut self, audit: Option<AuditLog>) -> Self {
+        self.audit = audit;
+        self
     }
 
     /// The number of the last event; zero before the first.
@@ -93,6 +103,10 @@ impl Journal {
         ring.make_room(self.events_limit);
         // Under the lock, so that the numbers grow.
         self.last.send_replace(record.sequence);
+        drop(ring);
+        if let Some(audit) = &self.audit {
+            audit.keep(&record);
+        }
     }
 
     /// A reader of what comes after this event.

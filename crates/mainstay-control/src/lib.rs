@@ -9,6 +9,7 @@
 //! Every command of a person is an event.
 
 pub mod api;
+mod audit;
 mod catalog_changes;
 mod client;
 mod control;
@@ -24,6 +25,7 @@ mod service;
 mod status;
 mod token;
 
+pub use audit::{AuditReading, AuditRecord, read_audit};
 pub use client::{ControlClient, ControlError, EventStream, StderrStream};
 pub use control::{Attached, Control, ControlBuilder, Role, ServerGroup};
 pub use controlled::{Controlled, Controlling};

@@ -37,6 +37,7 @@ pub(crate) fn json() -> Bytes {
         paths::catalog,
         paths::stderr,
         paths::restart,
+        paths::refresh,
         paths::enable,
         paths::disable,
         paths::reload,
@@ -65,8 +66,8 @@ struct Document;
 mod paths {
     use crate::api::{
         ApiProblem, CallReport, CallRequest, CatalogDocument, EntryDocument, EventPage, LoginCallback,
-        LoginProgress, PageLink, PingReport, ProgramStatus, RecordingDocument, ReloadReport, ServerList,
-        ServerStatus, SessionList, StderrPage,
+        LoginProgress, PageLink, PingReport, ProgramStatus, RecordingDocument, RefreshReport, ReloadReport,
+        ServerList, ServerStatus, SessionList, StderrPage,
     };
 
     /// The program as a whole.
@@ -179,6 +180,21 @@ mod paths {
         )
     )]
     fn restart() {}
+
+    /// Lists again what a server offers, and answers when the listing has ended. Requests that come together share a listing. A server
+    /// that rests is started; any other that is not connected is refused.
+    #[utoipa::path(
+        post,
+        path = "/api/v1/servers/{name}/refresh",
+        params(("name" = String, Path)),
+        responses(
+            (status = 200, body = RefreshReport),
+            (status = 404, body = ApiProblem),
+            (status = 408, body = ApiProblem),
+            (status = 409, body = ApiProblem)
+        )
+    )]
+    fn refresh() {}
 
     /// Wants a server connected. The choice outlives a restart of the program.
     #[utoipa::path(

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use mainstay::catalog::Kind;
+use mainstay::catalog::{Diagnostic, Kind};
 use mainstay::lifecycle::Desired;
 use mainstay::process::{StderrLine, TreeUsage, tree_usage};
 use mainstay::server::{CallCounts, TransportKind};
@@ -11,14 +11,17 @@ use mainstay::{Failure, Server, Status};
 use mainstay_gateway::{DoorKind, Scope, SessionInfo};
 
 use crate::api::{
-    CallTotals, CatalogDocument, CatalogItem, CatalogSummary, DesiredState, FailureDocument, LoginNeeded,
-    PendingCallStatus, ProcessStatus, RunningCall, ServerStatus, SessionDoor, SessionList, SessionStatus,
-    SetAside, StartStatus, StateName, StderrRecord, ms, unix_ms,
+    CallTotals, CatalogDocument, CatalogItem, CatalogSummary, DesiredState, FailedCalls, FailureDocument,
+    LoginNeeded, PendingCallStatus, ProcessStatus, RunningCall, ServerStatus, SessionDoor, SessionList,
+    SessionStatus, SetAside, StartStatus, StateName, StderrRecord, ms, unix_ms,
 };
 use crate::control::{AttachedGroup, Hub, Named, Role};
 
 /// Lines of stderr in a server's status.
 const STDERR_LINES: usize = 5;
+
+/// What was set aside, in a server's status.
+const SET_ASIDE: usize = 20;
 
 /// Calls in a server's status.
 const PENDING_CALLS: usize = 20;
@@ -68,14 +71,48 @@ impl SessionUsers {
     }
 }
 
+/// What is set aside of each server's offers, within its group.
+pub(crate) struct SetAsideOffers(HashMap<(u64, String), Vec<String>>);
+
+impl SetAsideOffers {
+    /// Of all servers. A published catalog finds it once.
+    pub(crate) fn of(hub: &Hub) -> Self {
+        let mut all: HashMap<_, Vec<String>> = HashMap::new();
+        for group in hub.all_groups() {
+            for found in group.gateway.fleet().catalog().diagnostics() {
+                let of_server = all.entry((group.number, found.server.clone())).or_default();
+                if of_server.len() < SET_ASIDE {
+                    of_server.push(in_words(found));
+                }
+            }
+        }
+        Self(all)
+    }
+
+    fn of_server(&self, named: &Named) -> Vec<String> {
+        let key = (named.group.number, named.server.name().to_owned());
+        self.0.get(&key).cloned().unwrap_or_default()
+    }
+}
+
+/// What was set aside, without the name of its server.
+fn in_words(found: &Diagnostic) -> String {
+    match &found.item {
+        Some(item) => format!("{} `{item}`: {}", found.kind, found.message),
+        None => format!("{}s: {}", found.kind, found.message),
+    }
+}
+
 pub(crate) fn server_status(
     hub: &Hub,
     named: &Named,
     usage: &UsageByPid,
     users: &SessionUsers,
+    set_aside: &SetAsideOffers,
 ) -> ServerStatus {
     let server = &named.server;
     let status = server.status();
+    let counts = server.call_counts();
     ServerStatus {
         name: named.name.to_string(),
         node: hub.node.clone(),
@@ -113,7 +150,9 @@ pub(crate) fn server_status(
             .transport
             .map(|kind: TransportKind| kind.as_str().to_owned()),
         catalog: catalog_summary(server, &status),
-        calls: totals(&server.call_counts(), &status),
+        set_aside: set_aside.of_server(named),
+        calls: totals(&counts, &status),
+        call_failures: counts.failures.iter().map(failed_calls).collect(),
         pending: pending(server),
         process: status.pid.map(|pid| {
             let used = usage.of(pid);
@@ -142,6 +181,13 @@ pub(crate) fn failure(failure: &Failure) -> FailureDocument {
             resource_metadata: challenge.resource_metadata.clone(),
             scopes: challenge.scopes.clone(),
         }),
+    }
+}
+
+fn failed_calls((error, calls): &(&'static str, u64)) -> FailedCalls {
+    FailedCalls {
+        error: (*error).to_owned(),
+        calls: *calls,
     }
 }
 
@@ -208,6 +254,16 @@ pub(crate) fn catalog(named: &Named) -> CatalogDocument {
         listed.listed(kind).map(item).collect()
     };
     let about = server.about();
+    // What is not published meets no other server.
+    let found: &[Diagnostic] = match (published.server(server.name()), &listed) {
+        (Some(_), _) => published.diagnostics(),
+        (None, Some(listed)) => listed.diagnostics(),
+        (None, None) => &[],
+    };
+    let found = found.iter().filter(|found| found.server == server.name());
+    let set_aside = |found: &Diagnostic| SetAside {
+        message: found.to_string(),
+    };
     CatalogDocument {
         server: named.name.to_string(),
         server_info: about
@@ -223,13 +279,7 @@ pub(crate) fn catalog(named: &Named) -> CatalogDocument {
         prompts: items(Kind::Prompt),
         resources: items(Kind::Resource),
         templates: items(Kind::Template),
-        set_aside: listed.as_ref().map_or_else(Vec::new, |listed| {
-            let said = listed.diagnostics().iter();
-            said.map(|said| SetAside {
-                message: said.to_string(),
-            })
-            .collect()
-        }),
+        set_aside: found.map(set_aside).collect(),
     }
 }
 

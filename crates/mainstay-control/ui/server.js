@@ -47,7 +47,7 @@ export class ServerView {
       element("p", {}, element("a", { href: "#/" }, "All servers")),
       element("div", { class: "title" },
         element("h1", {}, plain(name, 120)), part("badge", "span", { class: "badge" }), part("since", "span", { class: "muted" }),
-        element("span", { class: "commands" }, this.#button("Restart", "restart"), this.#parts.enable = this.#button("Enable", "enable"), this.#parts.disable = this.#button("Disable", "disable"))),
+        element("span", { class: "commands" }, this.#button("Restart", "restart"), this.#button("Refresh", "refresh"), this.#parts.enable = this.#button("Enable", "enable"), this.#parts.disable = this.#button("Disable", "disable"))),
       part("why", "p", { class: "why" }),
       this.#login.root,
       this.#diagram.root,

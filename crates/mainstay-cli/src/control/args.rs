@@ -1,11 +1,14 @@
 //! The arguments of the commands to the daemon.
 
+use std::time::Duration;
+
 use clap::Args;
+use mainstay::config::parse_duration;
 
 /// How many lines of stderr `logs` prints at most.
 const MAX_LINES: i64 = 10_000;
 /// How many events `events` prints at most.
-const MAX_EVENTS: i64 = 10_000;
+pub(super) const MAX_EVENTS: i64 = 10_000;
 
 /// Show what the daemon's servers do: state, since when, why, what happens next, and what to do
 ///
@@ -15,6 +18,7 @@ const MAX_EVENTS: i64 = 10_000;
 Examples:
   mainstay status
   mainstay status github
+  mainstay status -v github
   mainstay status --watch")]
 pub(crate) struct StatusArgs {
     /// Only these servers
@@ -26,6 +30,9 @@ pub(crate) struct StatusArgs {
     /// Go on, and show each change as it happens
     #[arg(long, short)]
     pub(crate) watch: bool,
+    /// Show of each server what is set aside of its offers, and how its calls failed
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
 }
 
 // The servers that an order is for. The help of each order stands at its variant of `Command`.
@@ -73,7 +80,8 @@ pub(crate) struct LogsArgs {
 #[command(after_help = "\
 Examples:
   mainstay events
-  mainstay events -f --server github")]
+  mainstay events -f --server github
+  mainstay events --since 2d")]
 pub(crate) struct EventsArgs {
     /// Only this server
     #[arg(long, short, value_name = "SERVER")]
@@ -81,9 +89,13 @@ pub(crate) struct EventsArgs {
     /// Go on, and print each event as it happens
     #[arg(long, short)]
     pub(crate) follow: bool,
-    /// How many of the last events
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=MAX_EVENTS))]
-    pub(crate) last: u32,
+    /// How many of the last events [default: 50; with --since: all]
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(0..=MAX_EVENTS))]
+    pub(crate) last: Option<u32>,
+    /// What happened in this time, such as `2d`, with the commands that are kept on disk: also those that an earlier daemon, or
+    /// `mainstay serve --admin`, was given. Needs no daemon
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) since: Option<Duration>,
     /// Print one JSON object for each event
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,5 +1,7 @@
 //! `mainstay events`: what happened, and who did what.
 
+mod history;
+
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -19,14 +21,20 @@ pub(super) const RETURN_LIMIT: Duration = Duration::from_secs(60);
 /// How often it is looked for meanwhile.
 pub(super) const RETURN_INTERVAL: Duration = Duration::from_millis(250);
 
+/// How many events are shown unless the person says how many.
+const DEFAULT_LAST: u32 = 50;
+
 pub(crate) fn run(arguments: &EventsArgs, screen: &Screen) -> Done {
+    if let Some(since) = arguments.since {
+        return history::run(arguments, since, screen);
+    }
     with_daemon(async |client| {
         let server = arguments.server.as_deref();
         if let Some(name) = server {
             // A wrong name is an error at once, instead of a wait for its events.
             client.server(name).await.map_err(failed)?;
         }
-        let last = usize::try_from(arguments.last).unwrap_or(usize::MAX);
+        let last = usize::try_from(arguments.last.unwrap_or(DEFAULT_LAST)).unwrap_or(usize::MAX);
         if !arguments.follow {
             let page = client.last_events(server, last).await.map_err(failed)?;
             for event in &page.events {
@@ -34,14 +42,23 @@ pub(crate) fn run(arguments: &EventsArgs, screen: &Screen) -> Done {
             }
             return Ok(Exit::Success);
         }
-        let mut following = Following::from_tail(client, server, last).await?;
-        loop {
-            match following.next().await? {
-                EventMessage::Event(event) => print(arguments.json, &event, screen)?,
-                EventMessage::Lagged(marker) => print_lag(arguments.json, &marker, screen)?,
-            }
-        }
+        follow(
+            Following::from_tail(client, server, last).await?,
+            arguments.json,
+            screen,
+        )
+        .await
     })
+}
+
+/// Prints events as they happen.
+async fn follow(mut following: Following<'_>, is_json: bool, screen: &Screen) -> Done {
+    loop {
+        match following.next().await? {
+            EventMessage::Event(event) => print(is_json, &event, screen)?,
+            EventMessage::Lagged(marker) => print_lag(is_json, &marker, screen)?,
+        }
+    }
 }
 
 fn print(is_json: bool, event: &EventRecord, screen: &Screen) -> Result<(), CommandFailure> {
@@ -95,6 +112,22 @@ impl<'a> Following<'a> {
             server,
             stream,
             last_id: None,
+            away_until: None,
+        })
+    }
+
+    /// From the event with this id on.
+    async fn after(
+        client: &'a ControlClient,
+        server: Option<&'a str>,
+        id: String,
+    ) -> Result<Self, CommandFailure> {
+        let stream = client.events_after(server, &id).await.map_err(failed)?;
+        Ok(Self {
+            client,
+            server,
+            stream,
+            last_id: Some(id),
             away_until: None,
         })
     }

@@ -24,11 +24,12 @@ use tokio::io::Interest;
 use tokio::net::unix::pipe;
 use tokio::runtime::Builder;
 
+use args::MAX_EVENTS;
 pub(crate) use args::{EventsArgs, LogsArgs, OrderArgs, ReloadArgs, SessionsArgs, StatusArgs};
 pub(crate) use events::run as events;
 pub(crate) use logs::run as logs;
 pub(crate) use orders::{
-    ConfigEdit, EditOutcome, configure, disable, enable, reload, restart, warn_of_problems,
+    ConfigEdit, EditOutcome, configure, disable, enable, refresh, reload, restart, warn_of_problems,
 };
 pub(crate) use say::{changes, names};
 pub(crate) use sessions::run as sessions;
@@ -43,12 +44,17 @@ const NO_DAEMON: &str = "no daemon runs: start one with `mainstay daemon start`;
 /// Asks the daemon of this user. The command ends when the reader of its output does, as in `mainstay events -f | head -1`.
 fn with_daemon(work: impl AsyncFnOnce(&ControlClient) -> Done) -> Done {
     let client = daemon_client()?;
+    running(work(&client))
+}
+
+/// Runs this until it ends or the reader of stdout is gone.
+fn running(work: impl Future<Output = Done>) -> Done {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(CommandFailure::failed)?;
     runtime.block_on(async {
         tokio::select! {
             biased;
-            done = work(&client) => done,
+            done = work => done,
             () = output_closed() => Ok(Exit::Success),
         }
     })

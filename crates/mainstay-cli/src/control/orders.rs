@@ -1,30 +1,70 @@
-//! `mainstay restart`, `enable`, `disable` and `reload`, and changes of the daemon's configuration: orders to the daemon.
+//! `mainstay restart`, `enable`, `disable`, `refresh` and `reload`, and changes of the daemon's configuration: orders to the daemon.
 
-use mainstay_control::api::{ApiProblem, EntryDocument, ProblemKind, ReloadReport, ServerStatus, StateName};
+use mainstay_control::api::{
+    ApiProblem, EntryDocument, ProblemKind, RefreshReport, ReloadReport, ServerStatus, StateName,
+};
 use mainstay_control::{ControlClient, ControlError};
 
 use super::say::word;
 use super::{OrderArgs, ReloadArgs, failed, in_place, say, with_daemon};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::json::ReloadDocument;
-use crate::output::{Screen, Text, plain, text};
+use crate::output::{Screen, Text, count, plain, text};
 
 pub(crate) fn restart(arguments: &OrderArgs, screen: &Screen) -> Done {
     order(&arguments.servers, screen, &async |client, server| {
-        client.restart(server).await
+        Ok(state_now(&client.restart(server).await?))
     })
 }
 
 pub(crate) fn enable(arguments: &OrderArgs, screen: &Screen) -> Done {
     order(&arguments.servers, screen, &async |client, server| {
-        client.enable(server).await
+        Ok(state_now(&client.enable(server).await?))
     })
 }
 
 pub(crate) fn disable(arguments: &OrderArgs, screen: &Screen) -> Done {
     order(&arguments.servers, screen, &async |client, server| {
-        client.disable(server).await
+        Ok(state_now(&client.disable(server).await?))
     })
+}
+
+pub(crate) fn refresh(arguments: &OrderArgs, screen: &Screen) -> Done {
+    order(&arguments.servers, screen, &async |client, server| {
+        Ok(offers_now(&client.refresh(server).await?))
+    })
+}
+
+fn state_now(status: &ServerStatus) -> Text {
+    let next = match status.state {
+        StateName::Connected | StateName::Disabled => "",
+        _ => "; `mainstay status` shows how it goes on",
+    };
+    text!("{} is {}{}", plain(&status.name), word(status.state), next)
+}
+
+fn offers_now(report: &RefreshReport) -> Text {
+    let counts = [
+        (report.tools, "tool"),
+        (report.prompts, "prompt"),
+        (report.resources, "resource"),
+        (report.templates, "template"),
+    ];
+    let offered = counts
+        .into_iter()
+        .filter(|(number, what)| *number > 0 || *what == "tool");
+    let offered = Text::join(offered.map(|(number, what)| count(number, what)), ", ");
+    let news = match report.changed {
+        true => "changed",
+        false => "nothing changed",
+    };
+    text!(
+        "{} offers {}; {} (revision {})",
+        plain(&report.server),
+        offered,
+        news,
+        report.revision
+    )
 }
 
 /// Gives the order to each server, if all of them exist. One that does not take it does not keep the others from it; the last
@@ -32,7 +72,7 @@ pub(crate) fn disable(arguments: &OrderArgs, screen: &Screen) -> Done {
 fn order(
     servers: &[String],
     screen: &Screen,
-    give: &impl AsyncFn(&ControlClient, &str) -> Result<ServerStatus, ControlError>,
+    give: &impl AsyncFn(&ControlClient, &str) -> Result<Text, ControlError>,
 ) -> Done {
     with_daemon(async |client| {
         for server in servers {
@@ -41,13 +81,7 @@ fn order(
         let mut result = Ok(Exit::Success);
         for server in servers {
             match give(client, server).await {
-                Ok(status) => {
-                    let next = match status.state {
-                        StateName::Connected | StateName::Disabled => "",
-                        _ => "; `mainstay status` shows how it goes on",
-                    };
-                    screen.note(text!("{} is {}{}", plain(server), word(status.state), next));
-                }
+                Ok(said) => screen.note(said),
                 Err(error) => {
                     if let Err(before) = std::mem::replace(&mut result, Err(failed(error))) {
                         screen.error(Text::lines(&format!("{:#}", before.error)));

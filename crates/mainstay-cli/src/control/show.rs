@@ -25,6 +25,8 @@ pub(super) struct StatusPage<'a> {
     pub(super) now_ms: u64,
     pub(super) paint: Paint,
     pub(super) width: usize,
+    /// Whether servers that are well have details, too.
+    pub(super) is_verbose: bool,
 }
 
 /// How a server stands, for a person.
@@ -162,7 +164,7 @@ impl StatusPage<'_> {
         let silent = server.silent_since_ms.filter(|_| footing == Footing::Up);
         let is_well = footing == Footing::Up && held.is_none() && silent.is_none();
         if footing == Footing::Off || is_well {
-            return Text::default();
+            return self.more_details(server);
         }
         let beside = match footing {
             Footing::Down => self.paint.ink(Ink::Red, "is down"),
@@ -196,6 +198,34 @@ impl StatusPage<'_> {
         }
         if ended_while_starting(server) {
             text.push(self.prose("note", Ink::None, VARIABLES_HINT));
+        }
+        text.push(self.set_aside_and_failed(server));
+        text
+    }
+
+    /// What a verbose status says of a server that is well.
+    fn more_details(&self, server: &ServerStatus) -> Text {
+        let said = self.set_aside_and_failed(server);
+        match said.is_empty() {
+            true => said,
+            false => text!("\n{}\n{}", self.paint.bold(plain(&server.name)), said),
+        }
+    }
+
+    /// What is set aside of its offers, and how its calls failed. Only a verbose status says it.
+    fn set_aside_and_failed(&self, server: &ServerStatus) -> Text {
+        let mut text = Text::default();
+        if !self.is_verbose {
+            return text;
+        }
+        for found in &server.set_aside {
+            text.push(self.prose("set aside", Ink::Yellow, plain(found)));
+        }
+        let failed = server.call_failures.iter();
+        let failed = failed.map(|failed| text!("{} {}", failed.calls, plain(&failed.error)));
+        let failed = Text::join(failed, ", ");
+        if !failed.is_empty() {
+            text.push(self.prose("failed", Ink::Yellow, text!("calls: {}", failed)));
         }
         text
     }
@@ -432,6 +462,7 @@ mod tests {
             now_ms: NOW,
             paint: Paint::PLAIN,
             width: 100,
+            is_verbose: false,
         };
         page.text().as_str().to_owned()
     }
@@ -593,6 +624,38 @@ web  is not up yet
             "target": "x\u{1b}[2J", "last_failure": failed("a\u{1b}]0;b\u{7}c\nd", &["\u{9b}31m"]) });
         let text = shown(&[server("evil\u{1b}[1m", evil)]);
         assert!(!text.contains(['\u{1b}', '\u{7}', '\u{9b}']), "{text:?}");
+    }
+
+    #[test]
+    fn a_verbose_status_says_what_is_set_aside_and_how_calls_failed_and_a_plain_one_does_not() {
+        let servers = [
+            server("well", json!({})),
+            server(
+                "files",
+                json!({ "set_aside": ["tool `c`: is set aside:\u{1b}[2J `a__c` is already tool `c` of server `a`"],
+                    "call_failures": [{ "error": "timeout", "calls": 2 }, { "error": "-32602", "calls": 1 }] }),
+            ),
+        ];
+        assert!(!shown(&servers).contains("set aside"));
+        let program = program();
+        let page = StatusPage {
+            program: &program,
+            servers: &servers,
+            now_ms: NOW,
+            paint: Paint::PLAIN,
+            width: 100,
+            is_verbose: true,
+        };
+        let text = page.text();
+        let expected = "
+files
+  set aside  tool `c`: is set aside: `a__c` is already tool `c` of server `a`
+  failed     calls: 2 timeout, 1 -32602
+
+2 of 2 servers up
+";
+        assert!(text.as_str().ends_with(expected), "{}", text.as_str());
+        assert!(!text.as_str().contains("\nwell\n"));
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &StatusArgs, screen: &Screen) -> Done {
         if arguments.json {
             screen.print(Text::document(&seen.document()))?;
         } else {
-            screen.print(seen.text(screen))?;
+            screen.print(seen.text(screen, arguments.verbose))?;
         }
         Ok(seen.exit())
     })
@@ -78,13 +78,14 @@ impl Seen {
         StatusDocument::new(&self.program, self.at_ms, &self.servers)
     }
 
-    fn text(&self, screen: &Screen) -> Text {
+    fn text(&self, screen: &Screen, is_verbose: bool) -> Text {
         let page = StatusPage {
             program: &self.program,
             servers: &self.servers,
             now_ms: now_ms(),
             paint: screen.out,
             width: screen.width,
+            is_verbose,
         };
         page.text()
     }
@@ -112,7 +113,7 @@ async fn watch(client: &ControlClient, arguments: &StatusArgs, screen: &Screen) 
             line.push("\n");
             screen.print(line)?;
         } else if !is_live {
-            screen.print(seen.text(screen))?;
+            screen.print(seen.text(screen, arguments.verbose))?;
         }
         let mut is_away = false;
         seen = loop {
@@ -120,7 +121,7 @@ async fn watch(client: &ControlClient, arguments: &StatusArgs, screen: &Screen) 
                 let mut change = pin!(following.change());
                 loop {
                     if is_live {
-                        let mut text = seen.text(screen);
+                        let mut text = seen.text(screen, arguments.verbose);
                         if is_away {
                             text.push_line(screen.out.ink(Ink::Red, DAEMON_AWAY));
                         }

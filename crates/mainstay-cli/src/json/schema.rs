@@ -350,7 +350,7 @@ mod tests {
             }
             record
         };
-        let by = json!({ "via": "file", "agent": null });
+        let by = json!({ "via": "file", "agent": null, "who": null });
         let offer = json!({ "kind": "tool", "name": "echo" });
         let member = json!({ "member": "title", "before": null, "after": "\"b\"" });
         let events = [

@@ -82,6 +82,7 @@ fn without_a_daemon_every_command_says_what_to_run() {
         &["restart", "a"],
         &["enable", "a"],
         &["disable", "a"],
+        &["refresh", "a"],
         &["reload"],
         &["logs", "a"],
         &["events", "-f"],
@@ -574,4 +575,83 @@ fn a_call_that_fails_at_the_daemon_exits_as_one_that_fails_without_it() {
     let refused = shared.sandbox.run(&["call", "demo", "echo", "text=x", "--json"]);
     let error = refused.exits(3).json()["error"].clone();
     assert_eq!(error["may_have_run"], false, "{error}");
+}
+
+#[test]
+fn refresh_says_what_a_server_offers_and_fails_for_one_that_is_not_connected() {
+    let shared = with(&json!({ "good": good(), "gone": missing() }));
+    wait_for_state(&shared, "good", "connected");
+    wait_for_state(&shared, "gone", "permanently_failed");
+    let listed = || {
+        server(&shared, "good")["catalog"]["listed_ms"]
+            .as_u64()
+            .expect("listed")
+    };
+    let before = listed();
+    shared
+        .sandbox
+        .run(&["refresh", "good"])
+        .exits(0)
+        .says("good offers ")
+        .says("nothing changed (revision ");
+    assert!(listed() > before);
+    shared
+        .sandbox
+        .run(&["refresh", "gone", "good"])
+        .exits(1)
+        .says("server gone is not connected; restart it")
+        .says("good offers ");
+    let commands = lines(&shared.sandbox.run(&["events", "--json"]));
+    let refused = commands
+        .iter()
+        .filter(|event| event["command"] == "refresh")
+        .map(|event| event["refused"].is_string());
+    assert_eq!(refused.collect::<Vec<_>>(), [false, true, false]);
+}
+
+#[test]
+fn commands_are_known_after_the_daemon_that_took_them_each_once_and_without_a_daemon() {
+    let shared = with(&json!({ "good": good() }));
+    wait_for_state(&shared, "good", "connected");
+    shared.sandbox.run(&["disable", "good"]).exits(0);
+    shared.sandbox.run(&["restart", "good"]).exits(1);
+    let commands = |arguments: &[&str]| {
+        let words = [&["events", "--json", "--since", "1d"][..], arguments].concat();
+        let ran = shared.sandbox.run(&words);
+        ran.exits(0);
+        let events = lines(&ran).into_iter();
+        let commands = events.filter(|event| event["type"] == "command");
+        let shown = commands.map(|event| {
+            assert_eq!(event["by"]["via"], "command");
+            assert!(
+                event["by"]["who"]
+                    .as_str()
+                    .is_some_and(|who| who.starts_with("uid "))
+            );
+            let refused = if event["refused"].is_null() {
+                ""
+            } else {
+                ", refused"
+            };
+            format!("{}{refused}", event["command"].as_str().expect("a command"))
+        });
+        shown.collect::<Vec<_>>()
+    };
+    let first = ["disable", "restart, refused"];
+    assert_eq!(commands(&[]), first, "while it runs");
+    shared.sandbox.run(&["daemon", "stop"]).exits(0);
+    assert_eq!(commands(&[]), first, "without a daemon");
+    shared.sandbox.run(&["events"]).exits(1).says("no daemon runs");
+    shared.sandbox.run(&["daemon", "start"]).exits(0);
+    shared.sandbox.run(&["enable", "good"]).exits(0);
+    assert_eq!(
+        commands(&[]),
+        ["disable", "restart, refused", "enable"],
+        "of both"
+    );
+    assert_eq!(commands(&["--server", "other"]), [] as [&str; 0]);
+    assert_eq!(commands(&["-n", "0"]), [] as [&str; 0]);
+    let file = shared.sandbox.path("home/.local/state/mainstay/audit.jsonl");
+    let mode = fs::metadata(&file).expect("there").permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
 }

@@ -43,6 +43,27 @@ pub struct CatalogItem {
     pub definition: serde_json::Value,
 }
 
+/// A listing that a person asked for, and what the server offers since then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RefreshReport {
+    /// The server.
+    pub server: String,
+    /// The revision of the published catalog that has the listing.
+    pub revision: u64,
+    /// Whether the server offers something else than before the command.
+    pub changed: bool,
+    /// The tools.
+    pub tools: usize,
+    /// The prompts.
+    pub prompts: usize,
+    /// The resources.
+    pub resources: usize,
+    /// The templates of resources.
+    pub templates: usize,
+    /// When the listing ended.
+    pub listed_ms: Option<u64>,
+}
+
 /// Something that is not shown as the server sent it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SetAside {

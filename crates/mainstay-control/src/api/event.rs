@@ -44,7 +44,8 @@ pub enum EventDetail {
     },
     /// A person gave a command.
     Command {
-        /// The command: `restart`, `enable`, `disable`, `reload`, `add`, `change`, `remove`, or `cancel` with the call.
+        /// The command: `restart`, `refresh`, `enable`, `disable`, `reload`, `add`, `change`, `remove`, `login`, `call` with the
+        /// tool, or `cancel` with the call.
         command: String,
         /// Who gave it.
         by: Actor,
@@ -94,6 +95,9 @@ pub struct Actor {
     pub via: ActorKind,
     /// The program that sent the command, as it names itself.
     pub agent: Option<String>,
+    /// What let the command in: the user on the daemon's socket, as `uid 1000`; over TCP `control token` or `dashboard login`.
+    #[serde(default)]
+    pub who: Option<String>,
 }
 
 /// By what means something was done.
@@ -120,7 +124,11 @@ pub enum ActorKind {
 impl Actor {
     /// An actor that does not name itself.
     pub fn via(via: ActorKind) -> Self {
-        Self { via, agent: None }
+        Self {
+            via,
+            agent: None,
+            who: None,
+        }
     }
 }
 

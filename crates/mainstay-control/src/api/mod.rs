@@ -18,7 +18,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use call::{CallFailure, CallReport, CallRequest, PingReport};
 pub use catalog::{
-    CatalogChange, CatalogDocument, CatalogEntry, CatalogItem, ChangedEntry, ChangedMember, SetAside,
+    CatalogChange, CatalogDocument, CatalogEntry, CatalogItem, ChangedEntry, ChangedMember, RefreshReport,
+    SetAside,
 };
 pub use event::{Actor, ActorKind, EventDetail, EventMessage, EventPage, EventRecord, LagMarker, LagReason};
 pub use login::{LoginCallback, LoginProgress, LoginState};
@@ -27,8 +28,8 @@ pub use program::{PageLink, ProgramStatus};
 pub use recording::{LossRecord, MessageRecord, RecordingDocument};
 pub use reload::{ConfigProblem, EntryDocument, ReloadReport};
 pub use server::{
-    CallTotals, CatalogSummary, DesiredState, FailureDocument, LoginNeeded, PendingCallStatus, ProcessStatus,
-    ServerList, ServerOrigin, ServerStatus, StartStatus, StateName, StderrPage, StderrRecord,
+    CallTotals, CatalogSummary, DesiredState, FailedCalls, FailureDocument, LoginNeeded, PendingCallStatus,
+    ProcessStatus, ServerList, ServerOrigin, ServerStatus, StartStatus, StateName, StderrPage, StderrRecord,
 };
 pub use session::{RunningCall, SessionDoor, SessionList, SessionStatus};
 

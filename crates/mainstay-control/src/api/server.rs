@@ -64,8 +64,15 @@ pub struct ServerStatus {
     pub transport: Option<String>,
     /// What it offers, as last listed; `null` if it was never listed.
     pub catalog: Option<CatalogSummary>,
+    /// What of its offers is not shown, or is read from another server, and why: up to 20. Names that belong to another server are
+    /// among it.
+    #[serde(default)]
+    pub set_aside: Vec<String>,
     /// Its calls.
     pub calls: CallTotals,
+    /// The failed calls, by what went wrong; only what occurred.
+    #[serde(default)]
+    pub call_failures: Vec<FailedCalls>,
     /// The calls that wait for an answer: up to 20, the oldest first.
     #[serde(default)]
     pub pending: Vec<PendingCallStatus>,
@@ -208,6 +215,16 @@ pub struct CallTotals {
     pub p50_us: Option<u64>,
     /// 95 of 100 calls with a result took no longer, in microseconds.
     pub p95_us: Option<u64>,
+}
+
+/// Calls that failed in the same way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FailedCalls {
+    /// What went wrong: `not_sent`, `refused`, `unknown`, `timeout`, `cancelled`, or the code of the server's error. Codes without a
+    /// count of their own are `rpc_other`. The metrics have the same words.
+    pub error: String,
+    /// How many.
+    pub calls: u64,
 }
 
 /// A call that waits for an answer.

@@ -24,9 +24,10 @@ use tokio::time::timeout;
 
 use crate::api::{
     ActorKind, ApiProblem, CatalogDocument, EntryDocument, EventPage, LoginCallback, LoginProgress, PageLink,
-    PingReport, ProgramStatus, RecordingDocument, ReloadReport, ServerList, ServerStatus, SessionList,
-    StderrPage,
+    PingReport, ProgramStatus, RecordingDocument, RefreshReport, ReloadReport, ServerList, ServerStatus,
+    SessionList, StderrPage,
 };
+use crate::control::REFRESH_TIMEOUT;
 use crate::service::API_ROOT;
 pub use error::ControlError;
 pub use stream::{EventStream, StderrStream};
@@ -208,6 +209,17 @@ impl ControlClient {
     /// Cancel safety: dropped, the command may still be carried out.
     pub async fn restart(&self, name: &str) -> Result<ServerStatus, ControlError> {
         self.post(&server_path(name, "/restart")).await
+    }
+
+    /// Has a server listed again, and returns when the listing has ended. It waits longer than other requests.
+    ///
+    /// Cancel safety: dropped, the listing may still take place.
+    pub async fn refresh(&self, name: &str) -> Result<RefreshReport, ControlError> {
+        let patient = Self {
+            timeout: self.timeout.saturating_add(REFRESH_TIMEOUT),
+            ..self.clone()
+        };
+        patient.post(&server_path(name, "/refresh")).await
     }
 
     /// Wants a server connected.

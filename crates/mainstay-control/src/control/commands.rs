@@ -6,10 +6,10 @@ use std::sync::Arc;
 use mainstay::gateway::PlainText;
 use mainstay::server::CommandError;
 
-use super::{Hub, NAME_CHARS_LIMIT, Named};
+use super::{Hub, NAME_CHARS_LIMIT, Named, refresh};
 use crate::api::{
-    Actor, ApiProblem, DesiredState, EntryDocument, EventDetail, LoginProgress, ProblemKind, ReloadReport,
-    ServerOrigin,
+    Actor, ApiProblem, DesiredState, EntryDocument, EventDetail, LoginProgress, ProblemKind, RefreshReport,
+    ReloadReport, ServerOrigin,
 };
 use crate::controlled::Controlling;
 
@@ -116,6 +116,14 @@ impl Hub {
         taken.map_err(|error| not_taken(&named.name, &error))?;
         // A full disk does not keep a person from disabling a server now.
         kept
+    }
+
+    /// Lists a server again on behalf of a person, and records that when the listing has ended.
+    pub(crate) async fn refresh(&self, server: &str, by: Actor) -> Result<RefreshReport, ApiProblem> {
+        let named = self.commanded(server, "refresh", &by)?;
+        let listed = refresh::list_again(&named).await;
+        self.record_command(Some(named.name), "refresh", by, &listed);
+        listed
     }
 
     /// Begins a login on behalf of a person, and records it.

@@ -4,8 +4,8 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hyper::HeaderMap;
 use hyper::body::Body;
+use hyper::http::request::Parts;
 use mainstay::{CallError, Outcome};
 
 use super::ControlService;
@@ -28,12 +28,7 @@ impl ControlService {
     /// Calls a tool of a server under the name that the server knows.
     ///
     /// Cancel safety: dropping it cancels the call at the server, which may have run.
-    pub(super) async fn call<B>(
-        &self,
-        name: &str,
-        headers: &HeaderMap,
-        body: B,
-    ) -> Result<CallReport, ApiProblem>
+    pub(super) async fn call<B>(&self, name: &str, head: &Parts, body: B) -> Result<CallReport, ApiProblem>
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -42,8 +37,8 @@ impl ControlService {
             tool,
             arguments,
             timeout_ms,
-        } = read_json(headers, body).await?;
-        let named = self.0.hub.called(name, &tool, actor(headers))?;
+        } = read_json(&head.headers, body).await?;
+        let named = self.0.hub.called(name, &tool, actor(head))?;
         let timeout = timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
         let began = Instant::now();
         let reply = named

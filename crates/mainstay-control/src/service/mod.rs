@@ -21,6 +21,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
+use hyper::header::{self, HeaderMap};
+use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -40,7 +42,7 @@ use crate::status;
 use answer::problem_answer;
 pub(crate) use answer::{bytes_answer, json_answer};
 pub(crate) use request::read_json;
-use request::{Query, actor, read_body};
+use request::{Admission, Query, actor, read_body};
 use route::ApiRoute;
 use watch::FiguresFeed;
 
@@ -107,15 +109,17 @@ impl ControlService {
         }))
     }
 
-    /// Serves one client until it closes its connection. The caller has checked that the client is allowed.
+    /// Serves one client until it closes its connection. The caller has checked that the client is a program of this user.
     ///
     /// Cancel safety: dropping it ends the connection. A command that was taken is carried out.
     pub async fn serve_connection<S>(&self, stream: S)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
-        let handler = service_fn(|request: Request<Incoming>| {
+        let user = Admission::User(rustix::process::geteuid().as_raw());
+        let handler = service_fn(|mut request: Request<Incoming>| {
             let service = self.clone();
+            request.extensions_mut().insert(user);
             async move { Ok::<_, Infallible>(service.respond(request).await) }
         });
         let served = http1::Builder::new()
@@ -172,10 +176,16 @@ impl ControlService {
             ApiRoute::Stderr(name) => self.stderr(&hub.server(&name)?, &query),
             ApiRoute::Events => self.events(&head.headers, &query),
             ApiRoute::Watch => self.watch().await,
-            ApiRoute::Call(name) => Ok(json_answer(&self.call(&name, &head.headers, body).await?)),
+            ApiRoute::Call(name) => Ok(json_answer(&self.call(&name, &head, body).await?)),
             ApiRoute::Ping(name) => {
                 read_body(&head.headers, body).await?;
                 Ok(json_answer(&self.ping(&name, &query).await?))
+            }
+            ApiRoute::Refresh(name) => {
+                read_body(&head.headers, body).await?;
+                let (own, by) = (hub.clone(), actor(&head));
+                let listed = carried_out(async move { own.refresh(&name, by).await }).await?;
+                Ok(json_answer(&listed))
             }
             ApiRoute::Record(name) => {
                 let with_payloads = query.flag("payloads")?.unwrap_or(false);
@@ -184,12 +194,12 @@ impl ControlService {
             }
             ApiRoute::CancelCall(name, call) => {
                 read_body(&head.headers, body).await?;
-                hub.cancel_call(&name, &call, actor(&head.headers))?;
+                hub.cancel_call(&name, &call, actor(&head))?;
                 Ok(json_answer(&hub.server_status(&hub.server(&name)?).await))
             }
             ApiRoute::BeginLogin(name) => {
                 read_body(&head.headers, body).await?;
-                let (own, by) = (hub.clone(), actor(&head.headers));
+                let (own, by) = (hub.clone(), actor(&head));
                 let begun = carried_out(async move { own.begin_login(&name, by).await }).await?;
                 Ok(json_answer(&begun))
             }
@@ -199,7 +209,7 @@ impl ControlService {
             }
             ApiRoute::LoginCallback(name) => {
                 let LoginCallback { address } = read_json(&head.headers, body).await?;
-                let (own, by) = (hub.clone(), actor(&head.headers));
+                let (own, by) = (hub.clone(), actor(&head));
                 let taken = carried_out(async move { own.paste_login(&name, address, by).await }).await?;
                 Ok(json_answer(&taken))
             }
@@ -210,7 +220,7 @@ impl ControlService {
             ApiRoute::Sessions => Ok(json_answer(&status::session_list(hub))),
             ApiRoute::Command(name, command) => {
                 read_body(&head.headers, body).await?;
-                let by = actor(&head.headers);
+                let by = actor(&head);
                 let (own, server) = (hub.clone(), name.clone());
                 carried_out(async move { own.command(command, &server, by).await }).await?;
                 let named = hub.server(&name)?;
@@ -218,21 +228,36 @@ impl ControlService {
             }
             ApiRoute::Reload => {
                 read_body(&head.headers, body).await?;
-                self.configure(ConfigCommand::Reload, &head.headers).await
+                self.configure(ConfigCommand::Reload, &head).await
             }
             ApiRoute::Add => {
                 let entry: EntryDocument = read_json(&head.headers, body).await?;
-                self.configure(ConfigCommand::Add(entry), &head.headers).await
+                self.configure(ConfigCommand::Add(entry), &head).await
             }
             ApiRoute::Change(name) => {
                 let entry = read_json(&head.headers, body).await?;
                 let entry = EntryDocument { name, entry };
-                self.configure(ConfigCommand::Change(entry), &head.headers).await
+                self.configure(ConfigCommand::Change(entry), &head).await
             }
             ApiRoute::Remove(name) => {
                 read_body(&head.headers, body).await?;
-                self.configure(ConfigCommand::Remove(name), &head.headers).await
+                self.configure(ConfigCommand::Remove(name), &head).await
             }
+        }
+    }
+
+    /// What let a request over TCP in; the door has checked its token.
+    fn admission(&self, headers: &HeaderMap) -> Admission {
+        let shown = headers
+            .get(header::AUTHORIZATION)
+            .and_then(|shown| shown.to_str().ok());
+        let token = shown
+            .and_then(|shown| shown.split_once(' '))
+            .map(|(_scheme, token)| token.trim());
+        let is_page = |pages: &PageLogins| token.is_some_and(|token| pages.admits(token));
+        match self.0.pages.as_ref().is_some_and(is_page) {
+            true => Admission::PageLogin,
+            false => Admission::ControlToken,
         }
     }
 
@@ -257,9 +282,9 @@ impl ControlService {
     async fn configure(
         &self,
         command: ConfigCommand,
-        headers: &hyper::HeaderMap,
+        head: &Parts,
     ) -> Result<Response<MountBody>, ApiProblem> {
-        let (hub, by) = (self.0.hub.clone(), actor(headers));
+        let (hub, by) = (self.0.hub.clone(), actor(head));
         let report = carried_out(async move { hub.configure(command, by).await }).await?;
         Ok(json_answer(&report))
     }
@@ -281,8 +306,10 @@ async fn carried_out<T: Send + 'static>(
 impl HttpMount for ControlService {
     fn handle(
         &self,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
     ) -> Pin<Box<dyn Future<Output = Response<MountBody>> + Send + '_>> {
+        let admission = self.admission(request.headers());
+        request.extensions_mut().insert(admission);
         Box::pin(self.respond(request))
     }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::error::Error;
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::header::{self, HeaderMap};
 use hyper::http::Uri;
+use hyper::http::request::Parts;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
@@ -63,9 +65,30 @@ pub(super) fn bad_parameter(name: &str, value: &str, wanted: &str) -> ApiProblem
     ApiProblem::new(ProblemKind::BadRequest, title).at(name)
 }
 
+/// What let a request in. Its door adds it to the request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Admission {
+    /// The unix socket, which lets this user in alone.
+    User(u32),
+    /// The token of the control API.
+    ControlToken,
+    /// The login of a page of the dashboard.
+    PageLogin,
+}
+
+impl fmt::Display for Admission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(user) => write!(f, "uid {user}"),
+            Self::ControlToken => f.write_str("control token"),
+            Self::PageLogin => f.write_str("dashboard login"),
+        }
+    }
+}
+
 /// Who sends a command.
-pub(super) fn actor(headers: &HeaderMap) -> Actor {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+pub(super) fn actor(head: &Parts) -> Actor {
+    let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     let via = match text(VIA_HEADER) {
         Some("command") => ActorKind::Command,
         Some("dashboard") => ActorKind::Dashboard,
@@ -75,6 +98,7 @@ pub(super) fn actor(headers: &HeaderMap) -> Actor {
     Actor {
         via,
         agent: text(header::USER_AGENT.as_str()).map(shown),
+        who: head.extensions.get::<Admission>().map(Admission::to_string),
     }
 }
 

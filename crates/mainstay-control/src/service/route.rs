@@ -28,6 +28,7 @@ pub(super) enum ApiRoute {
     Sessions,
     Call(String),
     Ping(String),
+    Refresh(String),
     Record(String),
     CancelCall(String, String),
     BeginLogin(String),
@@ -71,6 +72,7 @@ impl ApiRoute {
             ["servers", name, "stderr"] => get(Self::Stderr(decoded(name)?)),
             ["servers", name, "call"] => post(Self::Call(decoded(name)?)),
             ["servers", name, "ping"] => post(Self::Ping(decoded(name)?)),
+            ["servers", name, "refresh"] => post(Self::Refresh(decoded(name)?)),
             ["servers", name, "record"] => get(Self::Record(decoded(name)?)),
             ["servers", name, "calls", call, "cancel"] => post(Self::CancelCall(decoded(name)?, decoded(call)?)),
             ["servers", name, "login"] => {
@@ -89,7 +91,7 @@ impl ApiRoute {
             ["servers", name, "disable"] => post(Self::Command(decoded(name)?, PersonCommand::Disable)),
             ["servers", ..] => Err(nothing().remedy(
                 "encode a slash in the name of a server as %2F; a server has /catalog, /stderr, /record, /call, /ping, \
-                 /login, /restart, /enable and /disable",
+                 /login, /restart, /refresh, /enable and /disable",
             )),
             _other => Err(nothing()),
         }
@@ -135,6 +137,7 @@ impl ApiRoute {
             Self::Sessions => Self::Sessions,
             Self::Call(name) => Self::Call(name.clone()),
             Self::Ping(name) => Self::Ping(name.clone()),
+            Self::Refresh(name) => Self::Refresh(name.clone()),
             Self::Record(name) => Self::Record(name.clone()),
             Self::CancelCall(name, call) => Self::CancelCall(name.clone(), call.clone()),
             Self::BeginLogin(name) => Self::BeginLogin(name.clone()),
@@ -220,6 +223,7 @@ mod tests {
             ApiRoute::LoginProgress(_) => 21,
             ApiRoute::LoginCallback(_) => 22,
             ApiRoute::Page => 23,
+            ApiRoute::Refresh(_) => 24,
         }
     }
 
@@ -235,7 +239,7 @@ mod tests {
                 found.insert(number(&route));
             }
         }
-        assert_eq!(found, (0..24).collect());
+        assert_eq!(found, (0..25).collect());
     }
 
     #[test]

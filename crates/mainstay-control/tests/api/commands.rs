@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
+use mainstay::lifecycle::TimeLimits;
 use mainstay_control::api::{
-    ActorKind, ApiProblem, DesiredState, EntryDocument, EventDetail, ProblemKind, ReloadReport, StateName,
+    Actor, ActorKind, ApiProblem, DesiredState, EntryDocument, EventDetail, ProblemKind, ReloadReport,
+    StateName,
 };
 use mainstay_control::{Control, Controlled, Controlling, Role};
-use mainstay_testkit::Script;
+use mainstay_testkit::{Fault, Rule, Script, Step};
 use serde_json::json;
 
 use crate::memory::{LONG, Memory, connected};
@@ -250,4 +252,105 @@ async fn a_program_without_a_configuration_file_says_so() {
             Some(ProblemKind::NotSupported)
         );
     }
+}
+
+#[tokio::test]
+async fn a_person_has_a_server_listed_again_and_learns_whether_its_offers_changed() {
+    let offering = |tools: &[&str]| {
+        let script = Script::new().without_builtin_tools();
+        tools.iter().fold(script, |script, tool| script.tool(tool))
+    };
+    let memory = Memory::new(offering(&["old"]));
+    let world = World::of(&[("one", &memory)]).await;
+    let mut events = world.client.events(None, 0).await.expect("a stream");
+    let client = world.client.clone().via(ActorKind::Command);
+    let side = memory.side(1).await;
+    let listed_before = side.count("tools/list");
+    let same = client.refresh("one").await.expect("listed");
+    assert_eq!(
+        (same.server.as_str(), same.changed, same.tools),
+        ("one", false, 1)
+    );
+    assert_eq!(side.count("tools/list"), listed_before + 1);
+    side.edit(|script| *script = offering(&["new", "more"]));
+    let changed = client.refresh("one").await.expect("listed");
+    assert_eq!(
+        (changed.changed, changed.tools, changed.prompts),
+        (true, 2, same.prompts)
+    );
+    assert!(changed.revision > same.revision && changed.listed_ms >= same.listed_ms);
+    assert_eq!(changed.revision, world.gateway.fleet().catalog().revision());
+    client.disable("one").await.expect("disabled");
+    let refused = client.refresh("one").await.expect_err("disabled");
+    let problem = refused.problem().expect("a problem");
+    assert_eq!(
+        (problem.kind, problem.remedy.as_deref()),
+        (ProblemKind::Conflict, Some("enable it first"))
+    );
+    let unknown = client.refresh("none").await.expect_err("unknown");
+    assert_eq!(
+        unknown.problem().map(|problem| problem.kind),
+        Some(ProblemKind::UnknownServer)
+    );
+    let mut seen = Vec::new();
+    while seen.len() < 4 {
+        let record = record_with(
+            &mut events,
+            |detail| matches!(detail, EventDetail::Command { command, .. } if command == "refresh"),
+        )
+        .await;
+        let EventDetail::Command { by, refused, .. } = record.detail else {
+            unreachable!("filtered");
+        };
+        assert_eq!(by.via, ActorKind::Command);
+        seen.push((record.server, refused.is_some()));
+    }
+    let one = || Some("one".to_owned());
+    assert_eq!(
+        seen,
+        [(one(), false), (one(), false), (one(), true), (None, true)]
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_connected_is_not_listed_for_a_person_and_nothing_waits_for_it() {
+    let memory = Memory::new(Script::new());
+    memory.set_down(true);
+    let config = memory.config("down").build().expect("valid");
+    let world = World::with(Control::builder(Role::Serve), [config]);
+    let refused = world.client.refresh("down").await.expect_err("not connected");
+    let problem = refused.problem().expect("a problem");
+    assert_eq!(problem.kind, ProblemKind::Conflict);
+    assert!(problem.title.contains("is not connected"), "{problem}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_without_an_end_is_answered_when_the_time_for_it_is_over() {
+    // Each page comes in time for itself; the four lists together take two minutes.
+    let slow = |method: &str| Rule::new(Step::List, Fault::Delay { ms: 29_000 }).method(method);
+    let slow = |script: Script| {
+        [
+            "tools/list",
+            "prompts/list",
+            "resources/list",
+            "resources/templates/list",
+        ]
+        .into_iter()
+        .fold(script, |script, method| script.rule(slow(method)))
+    };
+    let memory = Memory::new(Script::new());
+    let policy = mainstay::Policy {
+        limits: TimeLimits {
+            list: LONG * 60,
+            ..TimeLimits::default()
+        },
+        ..mainstay::Policy::default()
+    };
+    let config = memory.config("one").policy(policy).build().expect("valid");
+    let world = World::with(Control::builder(Role::Serve), [config]);
+    connected(&world.gateway.fleet().server("one").expect("configured")).await;
+    memory.side(1).await.edit(|script| *script = slow(Script::new()));
+    let by = Actor::via(ActorKind::Api);
+    let late = world.control.refresh("one", by).await.expect_err("it never ends");
+    assert_eq!((late.kind, late.status), (ProblemKind::TimedOut, 408), "{late}");
 }

@@ -179,3 +179,56 @@ async fn an_ad_hoc_server_is_found_under_the_name_that_it_is_shown_as_until_it_i
         (1, 1, "serve")
     );
 }
+
+#[tokio::test]
+async fn the_status_says_which_tools_give_way_to_those_of_another_server_and_how_calls_failed() {
+    let offering = |tool: &str| Memory::new(Script::new().without_builtin_tools().tool(tool));
+    // Both are `a__b__c` for those who use all servers together.
+    let (first, second) = (offering("b__c"), offering("c"));
+    let world = World::of(&[("a", &first), ("a__b", &second)]).await;
+    let fleet = world.gateway.fleet();
+    let owner = fleet
+        .catalog()
+        .tool("a__b__c")
+        .expect("published")
+        .server()
+        .to_owned();
+    let (owner, other) = match owner.as_str() {
+        "a" => ("a", "a__b"),
+        _ => ("a__b", "a"),
+    };
+    assert_eq!(
+        world.client.server(owner).await.expect("a status").set_aside,
+        [] as [&str; 0]
+    );
+    let status = world.client.server(other).await.expect("a status");
+    let [said] = &status.set_aside[..] else {
+        panic!("{status:?}");
+    };
+    assert!(
+        said.starts_with("tool `")
+            && said.contains("is set aside: `a__b__c` is already")
+            && said.contains(owner),
+        "{said}"
+    );
+    let catalog = world.client.catalog(other).await.expect("a catalog");
+    let messages: Vec<_> = catalog.set_aside.iter().map(|found| &found.message).collect();
+    assert_eq!(messages, [&format!("{other}: {said}")]);
+
+    let server = fleet.server(owner).expect("configured");
+    assert_eq!(status.call_failures, []);
+    for _ in 0..2 {
+        server
+            .call("no-such-tool", &json!({}))
+            .await
+            .expect_err("unknown");
+    }
+    server.disable().await.expect("disabled");
+    server.call("c", &json!({})).await.expect_err("disabled");
+    let failures = world.client.server(owner).await.expect("a status").call_failures;
+    let failures: Vec<_> = failures
+        .iter()
+        .map(|failed| (failed.error.as_str(), failed.calls))
+        .collect();
+    assert_eq!(failures, [("not_sent", 1), ("-32602", 2)]);
+}

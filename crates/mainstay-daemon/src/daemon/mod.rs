@@ -75,6 +75,8 @@ pub struct DaemonSettings {
     pub recorder: RecorderOptions,
     /// The token that the dashboard's logins are made from; `None`: no dashboard.
     pub page_token: Option<Secret>,
+    /// Where the commands of people are kept; `None`: they are not.
+    pub audit: Option<PathBuf>,
 }
 
 /// Names the command that logs in to the server of a name, or at an address.
@@ -224,6 +226,7 @@ impl Daemon {
             stop_within,
             recorder,
             page_token,
+            audit,
         } = settings;
         let users = Users::new();
         let fleets = Fleet::builder().measured().recorder(recorder);
@@ -260,7 +263,7 @@ impl Daemon {
             false => (starts_configured, live),
         };
         let live = live.follow(configured.clone(), Some(hangup), report);
-        let control = Control::builder(Role::Daemon);
+        let control = Control::builder(Role::Daemon).audit(audit);
         let control = control.controlled(Arc::new(live.clone())).build();
         journal.bind(&control);
         let listing = ServerListing::new(control.clone(), configured.clone());

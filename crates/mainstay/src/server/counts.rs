@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::call::Reply;
 use super::error::CallError;
+use super::operations::{FAILURE_CLASSES, OperationError, failure_class};
 use super::slot::Slot;
 use crate::wire::Outcome;
 
@@ -31,6 +32,8 @@ pub struct CallCounts {
     pub unknown: u64,
     /// Calls that their callers gave up.
     pub cancelled: u64,
+    /// The failed calls by what went wrong, as one word each, such as `timeout` or `-32602`; only those that occurred.
+    pub failures: Vec<(&'static str, u64)>,
     /// How long the calls with a result ran on their connections.
     pub durations: CallDurations,
 }
@@ -108,6 +111,8 @@ pub(crate) struct CallCounters {
     refused: AtomicU64,
     unknown: AtomicU64,
     cancelled: AtomicU64,
+    /// Made by the first failure, one for each class.
+    failures: OnceLock<Box<[AtomicU64; FAILURE_CLASSES]>>,
     micros: AtomicU64,
     /// Made by the first result: many servers are never called.
     buckets: OnceLock<Box<[AtomicU64; BUCKETS]>>,
@@ -149,11 +154,34 @@ impl CallCounters {
             refused: count(&self.refused),
             unknown: count(&self.unknown),
             cancelled: count(&self.cancelled),
+            failures: self.read_failures(),
             durations: CallDurations {
                 buckets: buckets.map_or_else(Vec::new, |buckets| buckets.iter().map(count).collect()),
                 total: Duration::from_micros(count(&self.micros)),
             },
         }
+    }
+}
+
+impl CallCounters {
+    fn failed(&self, error: OperationError) {
+        let failures = self
+            .failures
+            .get_or_init(|| Box::new([const { AtomicU64::new(0) }; FAILURE_CLASSES]));
+        add(&failures[error.place()]);
+    }
+
+    fn read_failures(&self) -> Vec<(&'static str, u64)> {
+        let failures = self
+            .failures
+            .get()
+            .into_iter()
+            .flat_map(|failures| failures.iter());
+        failures
+            .enumerate()
+            .map(|(place, calls)| (failure_class(place), calls.load(Ordering::Relaxed)))
+            .filter(|(_, calls)| *calls > 0)
+            .collect()
     }
 }
 
@@ -170,6 +198,9 @@ pub(super) struct CountedCall<'a>(Option<&'a CallCounters>);
 impl CountedCall<'_> {
     pub(super) fn end(mut self, ended: &Result<Reply, CallError>) {
         let Some(counters) = self.0.take() else { return };
+        if let Err(error) = ended {
+            counters.failed(OperationError::of_call(error));
+        }
         add(match ended.as_ref().map_err(CallError::outcome) {
             Ok(_) => &counters.answered,
             Err(Outcome::Answered) => &counters.errors,
@@ -184,6 +215,7 @@ impl Drop for CountedCall<'_> {
     fn drop(&mut self) {
         if let Some(counters) = self.0 {
             add(&counters.cancelled);
+            counters.failed(OperationError::Cancelled);
         }
     }
 }

@@ -95,6 +95,14 @@ const ERRORS: [(OperationError, &str); 15] = [
     (OperationError::Rpc(0), "rpc_other"),
 ];
 
+/// How many errors are counted separately.
+pub(super) const FAILURE_CLASSES: usize = ERRORS.len();
+
+/// The error at this place, as one word.
+pub(super) fn failure_class(place: usize) -> &'static str {
+    ERRORS[place].1
+}
+
 impl OperationError {
     /// How a call failed.
     pub fn of_call(error: &CallError) -> Self {
@@ -119,7 +127,8 @@ impl OperationError {
         ERRORS[self.place()].1
     }
 
-    fn place(self) -> usize {
+    /// The place of the error among [`FAILURE_CLASSES`].
+    pub(super) fn place(self) -> usize {
         let known = ERRORS.iter().position(|(error, _)| *error == self);
         known.unwrap_or(ERRORS.len() - 1)
     }
