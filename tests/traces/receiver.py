@@ -35,10 +35,12 @@ class Receiver(BaseHTTPRequestHandler):
         assert self.path == "/v1/traces", self.path
         assert self.headers["content-type"] == "application/x-protobuf"
         for resource in request.resource_spans:
-            service = values(resource.resource.attributes)["service.name"]
+            described = values(resource.resource.attributes)
+            service = described["service.name"]
             for span in (span for scope in resource.scope_spans for span in scope.spans):
                 say({
                     "service": service,
+                    "resource": described,
                     "name": span.name,
                     "kind": span.kind,
                     "trace": span.trace_id.hex(),

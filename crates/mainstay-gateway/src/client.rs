@@ -26,7 +26,7 @@ use crate::protocol::{ClientIntroduction, ClientMeta, MODERN_VERSIONS, capabilit
 use crate::router::tasks::{ClientTasks, OwnTasks};
 use crate::router::{Level, StartWaits, Subscriber, TASK_STATUS, task_id};
 use crate::scope::Scope;
-use crate::sessions::{SessionInfo, SessionNotes, name_and_version};
+use crate::sessions::{DoorKind, SessionInfo, SessionNotes, name_and_version};
 pub(crate) use questions::URL_ELICITATION_COMPLETE;
 use questions::{PendingQuestions, QuestionOrigin, UrlElicitations};
 pub(crate) use running::{BeginError, RunningRequest, RunningRequests};
@@ -118,6 +118,22 @@ impl Client {
             let tasks = tasks.of(principal, scope.clone());
             Self::build(number, principal, scope, Era::Legacy, tasks, Some(own), notes)
         })
+    }
+
+    /// Notes the id that names its session in the headers of its requests.
+    pub(crate) fn named_over_http(&self, id: &str) {
+        // A session has one id.
+        let _ = self.notes.http_id.set(id.into());
+    }
+
+    /// The id that names its session in the headers of its requests.
+    pub(crate) fn http_session_id(&self) -> Option<&str> {
+        self.notes.http_id.get().map(|id| &**id)
+    }
+
+    /// The door that it came through.
+    pub(crate) fn door(&self) -> DoorKind {
+        self.notes.door
     }
 
     /// The client of one modern request, which belongs to no session.

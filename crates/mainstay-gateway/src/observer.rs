@@ -22,7 +22,7 @@ use crate::client::{Client, RunningRequest};
 use crate::gateway::Gateway;
 use crate::protocol::is_client_error;
 use crate::router::RoutedRequest;
-use crate::sessions::shown;
+use crate::sessions::{DoorKind, shown};
 
 /// The log target of failed requests.
 const FAILED_TARGET: &str = "mainstay_gateway::failed";
@@ -236,6 +236,9 @@ pub(crate) struct ObservedRequest<'a> {
 impl<'a> ObservedRequest<'a> {
     pub(crate) fn begin(observer: &'a RequestObserver, request: &RoutedRequest<'a>) -> Self {
         let span = request_span(request);
+        if !span.is_disabled() {
+            describe_request(&span, request);
+        }
         if let Some(trace) = request_trace(&span, request) {
             // A request begins once.
             let _ = request.run.marks().trace.set(trace);
@@ -323,11 +326,17 @@ impl<'a> ObservedRequest<'a> {
                 _other => "mcp.resource.uri",
             };
             self.span.record(field, name.as_str());
-            self.span
-                .record("otel.name", format!("{} {name}", shown(self.method)));
+            // There may be any number of addresses: they are in no name.
+            if field != "mcp.resource.uri" {
+                self.span
+                    .record("otel.name", format!("{} {name}", shown(self.method)));
+            }
         }
         if let Some(error) = error {
             self.span.record("error.type", error.as_str());
+            if let OperationError::Rpc(code) = error {
+                self.span.record("rpc.response.status_code", code.to_string());
+            }
         }
     }
 
@@ -397,17 +406,57 @@ fn request_span(request: &RoutedRequest<'_>) -> Span {
         otel.kind = "server",
         otel.name = request.method,
         mcp.method.name = request.method,
-        mainstay.session = request.client.number(),
-        mainstay.server = Empty,
+        mcp.protocol.version = Empty,
+        mcp.session.id = Empty,
+        mcp.resource.uri = Empty,
+        jsonrpc.request.id = Empty,
+        gen_ai.operation.name = Empty,
         gen_ai.tool.name = Empty,
         gen_ai.prompt.name = Empty,
-        mcp.resource.uri = Empty,
+        network.transport = Empty,
+        network.protocol.name = Empty,
+        rpc.response.status_code = Empty,
+        mainstay.session = request.client.number(),
+        mainstay.server = Empty,
         error.type = Empty,
         trace_id = Empty,
         span_id = Empty,
         parent_span_id = Empty,
         trace_state = Empty,
     )
+}
+
+/// What is known of a request before it is answered, in the attributes of OpenTelemetry's conventions for MCP servers;
+/// the tests of the program compare them with a table.
+fn describe_request(span: &Span, request: &RoutedRequest<'_>) {
+    let client = request.client;
+    let id = request.run.id();
+    // An id is a number or a string, and the attribute is the text of either.
+    let id = id.parse::<String>().unwrap_or_else(|_| id.as_str().to_owned());
+    span.record("jsonrpc.request.id", id);
+    if request.method == "tools/call" {
+        span.record("gen_ai.operation.name", "execute_tool");
+    }
+    match (&request.meta.version, client.version()) {
+        (Some(version), _) => {
+            span.record("mcp.protocol.version", version.as_str());
+        }
+        (None, Some(version)) => {
+            span.record("mcp.protocol.version", version);
+        }
+        (None, None) => {}
+    }
+    if let Some(session) = client.http_session_id() {
+        span.record("mcp.session.id", session);
+    }
+    let transport = match client.door() {
+        DoorKind::Stdio => "pipe",
+        DoorKind::Http | DoorKind::Sse => {
+            span.record("network.protocol.name", "http");
+            "tcp"
+        }
+    };
+    span.record("network.transport", transport);
 }
 
 /// The request's own span, if it is recorded; otherwise that of its client.

@@ -88,6 +88,8 @@ impl Gateway {
 pub(crate) struct SessionNotes {
     pub(crate) since: SystemTime,
     pub(crate) door: DoorKind,
+    /// The id in the headers of the client, for its traces. Only a session over HTTP has one.
+    pub(crate) http_id: OnceLock<Box<str>>,
     /// The gateway's count of notifications that clients do not read.
     pub(crate) unread: Arc<AtomicU64>,
     servers: ArcSwap<BTreeSet<Arc<str>>>,
@@ -100,6 +102,7 @@ impl SessionNotes {
         Self {
             since: SystemTime::now(),
             door,
+            http_id: OnceLock::new(),
             unread,
             servers: ArcSwap::default(),
             modern_client: OnceLock::new(),

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use http::header::{HeaderName, HeaderValue};
+use mainstay::TraceContext;
 use tracing::Subscriber;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::Layer;
@@ -102,10 +103,7 @@ impl OtlpSettings {
             resource: vec![
                 ("service.name".to_owned(), text(&name)),
                 ("service.version".to_owned(), text(env!("CARGO_PKG_VERSION"))),
-                (
-                    "service.instance.id".to_owned(),
-                    text(&std::process::id().to_string()),
-                ),
+                ("service.instance.id".to_owned(), text(&new_instance_id())),
             ],
         }))
     }
@@ -114,6 +112,28 @@ impl OtlpSettings {
     fn shown_url(&self) -> &str {
         self.url.split(['?', '#']).next().unwrap_or_default()
     }
+}
+
+/// A random UUID (RFC 9562, version 4). Process ids repeat, on one machine and across containers.
+fn new_instance_id() -> String {
+    let mut digits = TraceContext::root().trace_id();
+    // The version, and the variant in the upper two bits.
+    digits.replace_range(12..13, "4");
+    let variant = match &digits[16..17] {
+        "0" | "4" | "8" | "c" => "8",
+        "1" | "5" | "9" | "d" => "9",
+        "2" | "6" | "a" | "e" => "a",
+        _other => "b",
+    };
+    digits.replace_range(16..17, variant);
+    let parts = [
+        &digits[..8],
+        &digits[8..12],
+        &digits[12..16],
+        &digits[16..20],
+        &digits[20..],
+    ];
+    parts.join("-")
 }
 
 /// A header of the form `name=value`, percent-encoded. Its value is secret, and in no message.
@@ -195,6 +215,22 @@ mod tests {
             &[base, ("OTEL_SDK_DISABLED", "true")],
         );
         assert_eq!(given.as_deref(), Some("http://localhost:4318/v1/traces"));
+    }
+
+    #[test]
+    fn each_instance_has_a_random_uuid() {
+        let ids: std::collections::BTreeSet<String> = (0..64).map(|_| new_instance_id()).collect();
+        assert_eq!(ids.len(), 64);
+        for id in &ids {
+            let lengths: Vec<_> = id.split('-').map(str::len).collect();
+            assert_eq!(lengths, [8, 4, 4, 4, 12], "{id}");
+            assert!(
+                id.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit()),
+                "{id}"
+            );
+            assert_eq!(&id[14..15], "4", "{id}");
+            assert!("89ab".contains(&id[19..20]), "{id}");
+        }
     }
 
     #[test]

@@ -51,6 +51,7 @@ mod service;
 mod serving;
 mod terminal;
 mod tools;
+mod trace_conventions;
 mod traces;
 mod watchdog;
 mod wrap;

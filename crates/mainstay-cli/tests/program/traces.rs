@@ -22,9 +22,9 @@ use crate::wire::Ask;
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/traces");
 
 /// A real receiver; it ends when this is dropped.
-struct TraceReceiver {
+pub(crate) struct TraceReceiver {
     child: Child,
-    url: String,
+    pub(crate) url: String,
     lines: Receiver<String>,
 }
 
@@ -36,7 +36,7 @@ impl Drop for TraceReceiver {
 }
 
 impl TraceReceiver {
-    fn start(python: &PathBuf, arguments: &[&str]) -> Self {
+    pub(crate) fn start(python: &PathBuf, arguments: &[&str]) -> Self {
         let mut command = Command::new(python);
         let command = command.arg(format!("{SCRIPTS}/receiver.py")).args(arguments);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
@@ -58,7 +58,7 @@ impl TraceReceiver {
     }
 
     /// The spans that come until all of these are there, in that order.
-    fn spans<const N: usize>(&self, wanted: [(&str, &str); N]) -> [Value; N] {
+    pub(crate) fn spans<const N: usize>(&self, wanted: [(&str, &str); N]) -> [Value; N] {
         let mut found: [Option<Value>; N] = std::array::from_fn(|_| None);
         while found.iter().any(Option::is_none) {
             let span = self.next();

@@ -192,6 +192,7 @@ impl Connection {
         options.hold = hold;
         options.meta = meta;
         options.sent = call.sent.clone();
+        options.number = call.number.clone();
         match call.progress.clone() {
             None => options.progress_counts(),
             Some(listener) => {

@@ -22,7 +22,7 @@ use crate::connection::Connection;
 use crate::event::Failure;
 use crate::keeper::{Consequence, Report, recovery};
 use crate::transport::HttpFailure;
-use crate::wire::{Outcome, Params, RequestError, TooManyMembers, with_meta};
+use crate::wire::{Outcome, Params, RawJson, RequestError, TooManyMembers, with_meta};
 
 /// How long a call that lost its connection waits for the keeper to report why.
 const FAILURE_REPORT_TIMEOUT: Duration = Duration::from_millis(75);
@@ -236,12 +236,16 @@ impl CallAttempt<'_> {
         let in_flight = slot.counters.in_flight();
         let caller = self.options.trace.as_ref();
         let sent = &self.request.params;
-        let traced = TracedAttempt::begin(&slot.name, self.method(), generation, sent, caller);
+        let mut traced = TracedAttempt::begin(slot, self.method(), connection, sent, caller);
         let params = traced.params(sent);
         let answer = match traced.span.is_disabled() {
             true => connection.request(self.method(), &params, self.options).await,
             false => {
-                let answer = connection.request(self.method(), &params, self.options);
+                // Boxed with its options: calls that are not traced carry no room for either.
+                let answer = async {
+                    let options = traced.options(self.options);
+                    connection.request(self.method(), &params, &options).await
+                };
                 Box::pin(answer.instrument(traced.span.clone())).await
             }
         };
@@ -251,7 +255,9 @@ impl CallAttempt<'_> {
             Ok(result) => {
                 slot.note_success();
                 slot.counters.took(took);
-                self.measure(took, || OperationError::in_result(self.method(), &result));
+                let error = self.error_in(&traced, &result);
+                traced.ended(error);
+                self.measure(took, error);
                 slot.answered(connection);
                 return Ok(Reply { generation, result });
             }
@@ -269,25 +275,33 @@ impl CallAttempt<'_> {
         let is_broken_answer = matches!(recovery::http(&error), Some(HttpFailure::Broken { .. }));
         let error = match ended {
             LossCause::Failure(failure) => slot.call_error(error, generation, failure),
-            LossCause::Disabled => {
-                slot.call_error(error, generation, None).cut_because(CallErrorKind::Disabled)
-            }
-            LossCause::Removed => {
-                slot.call_error(error, generation, None).cut_because(CallErrorKind::Gone)
-            }
+            LossCause::Disabled => slot
+                .call_error(error, generation, None)
+                .cut_because(CallErrorKind::Disabled),
+            LossCause::Removed => slot
+                .call_error(error, generation, None)
+                .cut_because(CallErrorKind::Gone),
         };
         let error = error.with_noise(slot.noise.since(generation, began));
         let failed = OperationError::of_call(&error);
-        traced.failed(failed);
-        self.measure(took, || Some(failed));
+        traced.ended(Some(failed));
+        self.measure(took, Some(failed));
         Err(FailedAttempt {
             error,
             is_broken_answer,
         })
     }
 
+    /// Whether the result says that its tool failed, if anyone wants to know.
+    fn error_in(&self, traced: &TracedAttempt, result: &RawJson) -> Option<OperationError> {
+        let is_wanted = self.slot.operations.is_some() || !traced.span.is_disabled();
+        is_wanted
+            .then(|| OperationError::in_result(self.method(), result))
+            .flatten()
+    }
+
     /// Counts how long the attempt took, if the fleet is measured.
-    fn measure(&self, took: Duration, error: impl FnOnce() -> Option<OperationError>) {
+    fn measure(&self, took: Duration, error: Option<OperationError>) {
         if let Some(operations) = &self.slot.operations {
             let is_listed = |tool: &str| {
                 let catalog = self.slot.catalog.load();
@@ -296,7 +310,7 @@ impl CallAttempt<'_> {
                     .is_some_and(|catalog| catalog.item(Kind::Tool, tool).is_some())
             };
             let series = operations.series(self.method(), self.request.params.shown_text("name"), is_listed);
-            series.record(took, error());
+            series.record(took, error);
         }
     }
 

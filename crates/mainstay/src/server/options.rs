@@ -2,6 +2,7 @@
 //! what the caller left open, once.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -30,6 +31,8 @@ pub struct CallOptions {
     pub(crate) hand_on_input: bool,
     /// Where a caller that drops the call finds its outcome.
     pub(crate) sent: Option<SentNote>,
+    /// Where the id of the request is noted, for its span.
+    pub(crate) number: Option<Arc<AtomicU64>>,
     /// The end of `total_timeout`, known once the call begins.
     pub(crate) deadline: Option<Instant>,
 }

@@ -146,6 +146,7 @@ impl Sessions {
         }
         table.callers.entry(caller).or_default().count += 1;
         let client = self.router.open_session(scope, Some(caller), door);
+        client.named_over_http(&id);
         let account = self.router.budget.account(client.principal);
         let session = HttpSession::new(id.clone(), door, caller, client, account);
         // In use before another client could evict it.
