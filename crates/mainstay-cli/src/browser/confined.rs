@@ -33,7 +33,7 @@ pub(super) fn is_confined(program: &str) -> bool {
     if REMOTE_OPENERS.iter().any(|opener| program.ends_with(opener)) {
         return true;
     }
-    let Some(path) = found(program) else {
+    let Some(path) = find_program(program) else {
         return false;
     };
     let name = path
@@ -41,13 +41,13 @@ pub(super) fn is_confined(program: &str) -> bool {
         .and_then(|name| name.to_str())
         .unwrap_or_default();
     if DESKTOP_OPENERS.contains(&name) {
-        return desktop_browser().is_some_and(|entry| entry_is_confined(&entry));
+        return find_desktop_browser().is_some_and(|entry| entry_is_confined(&entry));
     }
     program_is_confined(&path)
 }
 
 /// Where a program is.
-fn found(program: &str) -> Option<PathBuf> {
+fn find_program(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(program.into());
     }
@@ -105,14 +105,14 @@ fn entry_is_confined(entry: &Path) -> bool {
                 .or_else(|| programs.next());
             starts_sandbox(command)
                 || program
-                    .and_then(found)
+                    .and_then(find_program)
                     .is_some_and(|path| program_is_confined(&path))
         })
 }
 
 /// The entry of what the desktop opens pages with.
-fn desktop_browser() -> Option<PathBuf> {
-    let name = asked(&["xdg-mime", "query", "default", "text/html"])?;
+fn find_desktop_browser() -> Option<PathBuf> {
+    let name = run_query(&["xdg-mime", "query", "default", "text/html"])?;
     let name = name.trim();
     if name.is_empty() || name.contains('/') {
         return None;
@@ -138,7 +138,7 @@ fn applications() -> Vec<PathBuf> {
 }
 
 /// What a command prints, if it answers in time.
-fn asked(words: &[&str]) -> Option<String> {
+fn run_query(words: &[&str]) -> Option<String> {
     let (program, arguments) = words.split_first()?;
     let mut child = Command::new(program)
         .args(arguments)

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
-use super::{BROWSER_TIMEOUT, random, redirect_document};
+use super::{BROWSER_TIMEOUT, draw_random, redirect_document};
 
 /// How the names of such files begin.
 const PREFIX: &str = "open-";
@@ -23,7 +23,7 @@ impl RedirectFile {
     /// Makes it in a directory that no other user can write to, for this time.
     pub(super) fn create(directory: &Path, address: &str, lifetime: Duration) -> io::Result<Self> {
         remove_expired(directory);
-        let name = random::<8>()?.map(|byte| format!("{byte:02x}")).concat();
+        let name = draw_random::<8>()?.map(|byte| format!("{byte:02x}")).concat();
         let path = directory.join(format!("{PREFIX}{name}.html"));
         let mut options = OpenOptions::new();
         let mut file = options.write(true).create_new(true).mode(0o600).open(&path)?;

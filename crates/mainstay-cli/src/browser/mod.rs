@@ -93,7 +93,7 @@ pub(crate) async fn open(address: &str, with_code: bool, screen: &Screen) -> Opt
         let Some(program) = command.split_ascii_whitespace().next() else {
             continue;
         };
-        let way = way_for(program, address, with_code).await?;
+        let way = choose_way(program, address, with_code).await?;
         let shown = match &way {
             HandoverWay::File(file) => file_address(file.path()),
             HandoverWay::Page(page) => page.address().to_owned(),
@@ -113,7 +113,7 @@ pub(crate) async fn open(address: &str, with_code: bool, screen: &Screen) -> Opt
 }
 
 /// How this program gets the address. A page with a code always works; it costs the person a few keys.
-async fn way_for(program: &str, address: &str, with_code: bool) -> Option<HandoverWay> {
+async fn choose_way(program: &str, address: &str, with_code: bool) -> Option<HandoverWay> {
     if !with_code && !confined::is_confined(program) {
         let directory = RuntimeDirectory::find(|name| env::var_os(name)).map_err(anyhow::Error::from);
         let made = directory
@@ -178,7 +178,7 @@ fn start(command: &str, address: &str) -> Option<oneshot::Receiver<()>> {
 }
 
 /// Bytes that no other user can guess.
-fn random<const N: usize>() -> std::io::Result<[u8; N]> {
+fn draw_random<const N: usize>() -> std::io::Result<[u8; N]> {
     use std::io::Read as _;
     let mut bytes = [0; N];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;

@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
-use super::{random, redirect_document};
+use super::{draw_random, redirect_document};
 
 /// The characters of a code: no two of them look alike. There are 32, so each is five bits.
 const CHARACTERS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
@@ -55,7 +55,7 @@ impl CodePage {
     pub(super) async fn open(target: &str) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = format!("http://{}/", listener.local_addr()?);
-        let code = random::<CODE_LENGTH>()?.map(|byte| char::from(CHARACTERS[usize::from(byte % 32)]));
+        let code = draw_random::<CODE_LENGTH>()?.map(|byte| char::from(CHARACTERS[usize::from(byte % 32)]));
         let code = String::from_iter(code);
         let secret = Arc::new(Secret {
             code: digest(&code),

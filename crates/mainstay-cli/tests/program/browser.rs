@@ -26,7 +26,7 @@ impl FakeBrowser {
         let made = Command::new("mkfifo").arg(&notes).status();
         assert!(made.expect("mkfifo is there").success());
         let script = format!(
-            "#!/bin/sh\nfile=${{1#file://}}\n{{ echo \"$@\"; stat -c '%a' \"$file\"; cat \"$file\"; }} >{} 2>/dev/null\n{then}\n",
+            "#!/bin/sh\nfile=${{1#file://}}\n{{ echo \"$@\"; stat -c '%a' \"$file\"; cat \"$file\"; }} >{} 2>/dev/null\ntrue\n{then}\n",
             notes.display()
         );
         let path = sandbox.write("browser", &script);

@@ -19,7 +19,10 @@ pub(super) fn foreign_server(client: SocketAddr, server: SocketAddr) -> Option<u
         .map(|table| fs::read_to_string(table).unwrap_or_default())
         .concat();
     let own = rustix::process::geteuid().as_raw();
-    let served_by = [listener(&tables, server), acceptor(&tables, client, server)];
+    let served_by = [
+        find_listener(&tables, server),
+        find_acceptor(&tables, client, server),
+    ];
     // Root can read the token anyhow, and forwards the ports of containers. A connection that is not accepted yet is listed as root's.
     served_by
         .into_iter()
@@ -28,7 +31,7 @@ pub(super) fn foreign_server(client: SocketAddr, server: SocketAddr) -> Option<u
 }
 
 /// Who listens at this address: at exactly this one, or else at all addresses.
-fn listener(tables: &str, address: SocketAddr) -> Option<u32> {
+fn find_listener(tables: &str, address: SocketAddr) -> Option<u32> {
     let rows = tables.lines().filter_map(SocketRow::read);
     let at_port = rows.filter(|row| row.state == LISTENING && row.local.port() == address.port());
     let ranked = at_port.filter_map(|row| {
@@ -44,7 +47,7 @@ fn listener(tables: &str, address: SocketAddr) -> Option<u32> {
 }
 
 /// Who has accepted this connection.
-fn acceptor(tables: &str, client: SocketAddr, server: SocketAddr) -> Option<u32> {
+fn find_acceptor(tables: &str, client: SocketAddr, server: SocketAddr) -> Option<u32> {
     let mut rows = tables.lines().filter_map(SocketRow::read);
     let is_same = |one: SocketAddr, other: SocketAddr| {
         one.port() == other.port() && one.ip().to_canonical() == other.ip().to_canonical()
@@ -121,7 +124,7 @@ mod tests {
             ("127.0.0.1:7335", None),
             ("127.0.0.1:7336", Some(1006)),
         ] {
-            let found = listener(TABLES, address.parse().expect("an address"));
+            let found = find_listener(TABLES, address.parse().expect("an address"));
             assert_eq!(found, user, "{address}");
         }
     }
@@ -130,8 +133,8 @@ mod tests {
     fn who_accepted_a_connection_is_known_when_nobody_listens_any_more() {
         let [client, server] =
             ["127.0.0.1:999", "127.0.0.1:7333"].map(|text| text.parse().expect("an address"));
-        assert_eq!(acceptor(TABLES, client, server), Some(1002));
-        assert_eq!(acceptor(TABLES, server, client), None);
+        assert_eq!(find_acceptor(TABLES, client, server), Some(1002));
+        assert_eq!(find_acceptor(TABLES, server, client), None);
     }
 
     #[test]
