@@ -8,6 +8,7 @@ mod client_notifications;
 mod decisive;
 mod forward;
 mod initialize;
+mod line_copy;
 mod listen;
 mod lists;
 mod log_level;
