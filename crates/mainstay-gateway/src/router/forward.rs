@@ -4,26 +4,25 @@
 //! the gateway parks the call and answers `input_required`, and the client's retry brings the answer. A modern server's own
 //! `input_required` passes as it is, since the retry holds all that the server needs.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
-use mainstay::gateway::message::{self, Object, Params, RawJson, RpcError};
+use mainstay::gateway::message::{self, Object, RawJson, RpcError};
 use mainstay::gateway::{SentNote, ServerExt, hand_on_input_required, keep_line, note_sent};
 use mainstay::handler::{Answer, ClientCapabilities, ServerNotification, ServerRequest};
 use mainstay::{CallError, CallErrorKind, CallOptions, ClientHandler, Era, Reply, Server};
 use tokio::sync::{mpsc, oneshot};
 
+use super::line_copy::LineCopy;
 use super::parked::{NoParkedCall, PendingReply};
 use super::places::CallPlace;
 use super::resolve::{ForwardedRequest, Upstream};
 use super::tasks::TaskReply;
 use super::{Level, RoutedRequest, Router};
 use crate::answer_kind::AnswerKind;
-use crate::budget::{Account, HeldBytes, MESSAGE_COST, Spent};
+use crate::budget::Spent;
 use crate::client::{Client, RunningRequest};
 use crate::failure::{self, Advice, OwnFailure};
-use crate::lock::lock;
 use crate::protocol::{
     MODERN_VERSIONS, RESOURCE_NOT_FOUND, completed, declined, invalid_params, missing_capability, text,
     without_client,
@@ -31,9 +30,6 @@ use crate::protocol::{
 
 /// Progress notifications that wait for a slow client; more are dropped, as each says all that the ones before it did.
 const PROGRESS_LIMIT: usize = 32;
-
-/// Parameters up to this length are copied at no charge: each request is charged that much beside its body.
-const SMALL_REQUEST: usize = 8 * 1024;
 
 /// The key of the one question in an `input_required` result.
 const QUESTION_KEY: &str = "request";
@@ -72,24 +68,6 @@ impl Question {
     pub(super) fn bytes(&self) -> usize {
         let params = self.request.params.as_ref();
         params.map_or(0, |params| params.as_bytes().len())
-    }
-}
-
-/// What is held for the copy of a request that its server is sent.
-struct LineCopy {
-    account: Account,
-    held: HeldBytes,
-}
-
-impl LineCopy {
-    /// Attaches what is held to the line, and charges further ones: of a call that is made again.
-    fn keeper(self) -> impl Fn(Bytes) -> Bytes + Send + Sync + 'static {
-        let Self { account, held } = self;
-        let held = Mutex::new(Some(held));
-        move |line| match lock(&held).take() {
-            Some(held) => held.attach(line),
-            None => account.charge_in_any_case(line),
-        }
     }
 }
 
@@ -184,7 +162,8 @@ impl Router {
             // It wrote no state. Without this check it would ignore the state, and run the call from its start.
             return Err(expired().into());
         }
-        let copy = self.hold_copy(&forwarded.params, request.client)?;
+        let account = self.budget.account(request.client.principal);
+        let copy = LineCopy::hold(&account, &forwarded.params).map_err(RpcError::from)?;
         let place = self.place(&upstream, request.client).await?;
         self.parked.shorten_waits_at(&upstream);
         let (params, options, questions) = match request.client.era {
@@ -227,17 +206,6 @@ impl Router {
             progress,
             questions,
         })
-    }
-
-    /// Holds bytes for the line that is written of a large request for its server, beside what came of the client.
-    fn hold_copy(&self, params: &Params, client: &Client) -> Result<Option<LineCopy>, RpcError> {
-        let length = params.as_raw().map_or(0, |params| params.as_bytes().len());
-        if length <= SMALL_REQUEST {
-            return Ok(None);
-        }
-        let account = self.budget.account(client.principal);
-        let held = account.hold(length + MESSAGE_COST)?;
-        Ok(Some(LineCopy { account, held }))
     }
 
     /// A place for a call of this client; `None` at a server that no other client uses.

@@ -9,6 +9,7 @@ mod decisive;
 mod extensions;
 mod forward;
 mod initialize;
+mod line_copy;
 mod listen;
 mod lists;
 mod log_level;

@@ -46,16 +46,19 @@ async fn running_requests_take_a_client_s_share_and_no_other_s_until_they_end() 
     let (greedy, other) = (world.session("/mcp/one").await, world.session("/mcp/one").await);
     let mut running = Vec::new();
     for id in 10..12 {
-        let call = greedy.sign(Ask::post("/mcp/one", &request(id, "tools/call", long_call(MIB))));
+        let call = request(id, "tools/call", long_call(7 * MIB / 8));
+        let call = greedy.sign(Ask::post("/mcp/one", &call));
         let mut stream = tokio::net::TcpStream::connect(world.address).await.unwrap();
         stream
             .write_all(call.text(world.address).as_bytes())
             .await
             .unwrap();
         running.push(stream);
+        // Until its server has it, a request counts twice.
+        let sent = running.len();
+        world.server.side().wait_for("tools/call", sent).await;
     }
-    world.server.side().wait_for("tools/call", 2).await;
-    let refused = greedy.ask(12, "tools/call", long_call(MIB)).await;
+    let refused = greedy.ask(12, "tools/call", long_call(3 * MIB / 2)).await;
     assert_eq!(refused.header("retry-after"), Some("5"));
     assert_eq!(refused.status, 429);
     let refused = refused.json().await;
