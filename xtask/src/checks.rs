@@ -11,7 +11,6 @@ use crate::arguments::{DashboardOptions, FUZZ_TIME, TestOptions};
 use crate::project::Project;
 use crate::{
     child, conformance, dashboard, dependencies, fuzz, minimum_rust, partners, public_api, purity, tools,
-    type_names,
 };
 
 /// How long a step may write nothing. Compiling and testing take as long as they take, on a cold and busy machine too, and
@@ -53,7 +52,6 @@ enum CheckStep {
     Tools,
     Partners,
     Format,
-    TypeNames,
     Lints,
     Alone,
     Docs,
@@ -81,7 +79,6 @@ impl CheckStep {
     const ALL: &[Self] = &[
         Self::Tools,
         Self::Format,
-        Self::TypeNames,
         Self::Lints,
         Self::Alone,
         Self::Docs,
@@ -107,7 +104,6 @@ impl CheckStep {
             Self::Tools => "Rust tools",
             Self::Partners => "test partners",
             Self::Format => "format",
-            Self::TypeNames => "type names",
             Self::Lints => "lints",
             Self::Alone => "the library alone",
             Self::Docs => "docs",
@@ -166,7 +162,6 @@ fn attempt(
             installation.join().unwrap_or_else(|panic| resume_unwind(panic))
         }),
         CheckStep::Format => child::run(cargo.args(["fmt", "--all", "--check"]), QUICK_STEP_WITHIN),
-        CheckStep::TypeNames => type_names::check(project),
         CheckStep::Lints => {
             let clippy = cargo.args([
                 "clippy",

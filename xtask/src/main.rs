@@ -25,7 +25,6 @@ mod rivals;
 mod service;
 mod stamp;
 mod tools;
-mod type_names;
 
 use std::process::ExitCode;
 use std::time::Duration;
