@@ -117,6 +117,12 @@ impl Endpoint {
         self.pool.dialer.port_probe()
     }
 
+    /// What to probe when the server closes an idle connection. Not if connections are encrypted: a server may log each one that
+    /// ends before its handshake, and an encrypted port often belongs to a balancer, which outlives the server.
+    pub(super) fn watched_port(&self) -> Option<PortProbe> {
+        self.port_probe().filter(|_| !self.pool.dialer.encrypts())
+    }
+
     /// Changes whenever the server closes a connection that waited for its next request.
     pub(super) fn closes(&self) -> watch::Receiver<()> {
         self.pool.closes()

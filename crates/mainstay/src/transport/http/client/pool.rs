@@ -13,7 +13,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use http::{HeaderMap, HeaderName};
+use http::header::CONNECTION;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::AbortHandle;
@@ -225,6 +226,10 @@ impl Pool {
 
 /// How long the connection that an answer with these headers came on may be kept.
 pub(super) fn keep_alive(headers: &HeaderMap) -> Duration {
+    let closes = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"close");
+    if headers.get(CONNECTION).is_some_and(closes) {
+        return Duration::ZERO;
+    }
     let Some(timeout) = headers
         .get(KEEP_ALIVE)
         .and_then(|value| keep_alive_timeout(value.to_str().ok()?))

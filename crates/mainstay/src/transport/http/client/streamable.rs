@@ -140,7 +140,7 @@ impl StreamableHttp {
     /// Looks after a server that closes an idle connection: its keep-alive time may be over, or the server has ended, and its port
     /// is closed. This finds an end for which no stream is open that would break.
     pub(super) async fn watch_port(self: Arc<Self>) {
-        let Some(probe) = self.endpoint.port_probe() else {
+        let Some(probe) = self.endpoint.watched_port() else {
             return;
         };
         let mut closes = self.endpoint.closes();
