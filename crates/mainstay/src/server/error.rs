@@ -369,7 +369,11 @@ impl std::fmt::Display for CallError {
             }
             CallErrorKind::AuthRequired { challenge } => {
                 let scopes = scopes(challenge);
-                write!(f, "server {server} asks for a login{scopes}; the call {ran}")
+                let asks = match challenge.wants_more_rights() {
+                    true => "accepted the token that it was shown, which does not suffice",
+                    false => "asks for a login",
+                };
+                write!(f, "server {server} {asks}{scopes}; the call {ran}")
             }
             CallErrorKind::Throttled { retry_after } => {
                 let pause = pause(*retry_after);
