@@ -36,8 +36,8 @@ impl Advice {
         found.unwrap_or(CredentialKind::Login)
     }
 
-    /// What a person must do so that the server lets its requests in.
-    fn letting_in(&self, server: &str) -> String {
+    /// What a person must do so that the server lets its requests in, and what it asked for.
+    fn letting_in(&self, server: &str, challenge: Option<&Challenge>) -> String {
         match self.credential(server) {
             CredentialKind::Configured => {
                 "A person must replace the token of the server's configuration".to_owned()
@@ -47,7 +47,8 @@ impl Advice {
             }
             _login => {
                 let command = self.login_command.as_ref().and_then(|command| command(server));
-                let command = command.map_or_else(String::new, |command| format!(" (`{command}`)"));
+                let scopes = challenge.map_or_else(String::new, scope_options);
+                let command = command.map_or_else(String::new, |command| format!(" (`{command}{scopes}`)"));
                 format!("A person must log in to the server{command}")
             }
         }
@@ -61,8 +62,15 @@ impl Advice {
             false => ("the token that it was shown", " and asks for a login"),
         };
         match (challenge.refuses_credential, challenge.error_name()) {
-            (true, Some("insufficient_scope")) if is_configured => "asks for another token".to_owned(),
-            (false, _) | (true, Some("insufficient_scope")) => "asks for a login".to_owned(),
+            _ if challenge.wants_more_rights() => {
+                let asks = if is_configured {
+                    "asks for another"
+                } else {
+                    "asks for a login"
+                };
+                format!("accepted {token}, which does not suffice, and {asks}")
+            }
+            (false, _) => "asks for a login".to_owned(),
             (true, Some(error)) => format!("refused {token} ({error}){asks}"),
             (true, None) => format!("refused {token}{asks}"),
         }
@@ -270,7 +278,7 @@ fn words(error: &CallError, advice: &Advice) -> String {
                 Some(failure) => format!(
                     "{lost} ({failure}). {} {}",
                     whether_it_ran(outcome),
-                    must_log_in(server, advice)
+                    must_log_in(server, failure.challenge.as_ref(), advice)
                 ),
             }
         }
@@ -297,10 +305,13 @@ fn words(error: &CallError, advice: &Advice) -> String {
             let scopes = scopes(&challenge.scopes);
             let ran = refused(error);
             let asks = advice.asks(server, challenge);
-            format!(
-                "Server {server} {asks}{scopes}. {ran} {}",
-                must_log_in(server, advice)
-            )
+            // Other calls may need less.
+            let until = match challenge.wants_more_rights() {
+                true => "it refuses this call",
+                false => "it cannot be called",
+            };
+            let login = advice.letting_in(server, Some(challenge));
+            format!("Server {server} {asks}{scopes}. {ran} {login}; until then {until}.")
         }
         CallErrorKind::Throttled { retry_after } => {
             let when =
@@ -322,8 +333,24 @@ fn words(error: &CallError, advice: &Advice) -> String {
     }
 }
 
-fn must_log_in(server: &str, advice: &Advice) -> String {
-    format!("{}; until then it cannot be called.", advice.letting_in(server))
+fn must_log_in(server: &str, challenge: Option<&Challenge>, advice: &Advice) -> String {
+    format!(
+        "{}; until then it cannot be called.",
+        advice.letting_in(server, challenge)
+    )
+}
+
+/// What a server that asks for a login, or for more rights, asks for.
+fn challenge_of(now: &NotConnected) -> Option<&Challenge> {
+    now.last_error.as_ref().and_then(|error| error.challenge.as_ref())
+}
+
+/// The options of a login for more rights. A scope that a shell might take for anything else is left out.
+fn scope_options(challenge: &Challenge) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/-".contains(&byte);
+    let scopes = challenge.scopes.iter().filter(|_| challenge.wants_more_rights());
+    let plain = scopes.filter(|scope| !scope.starts_with('-') && scope.bytes().all(is_plain));
+    plain.map(|scope| format!(" --scope {scope}")).collect()
 }
 
 /// The state of a server that is not connected.
@@ -356,7 +383,7 @@ fn how(now: &NotConnected, advice: &Advice) -> String {
             )
         }
         (StateKind::Disconnected, Some(Reason::AuthRequired)) => {
-            let challenge = now.last_error.as_ref().and_then(|error| error.challenge.as_ref());
+            let challenge = challenge_of(now);
             let scopes = challenge.map_or_else(String::new, |challenge| scopes(&challenge.scopes));
             let asks = challenge.map_or_else(
                 || "asks for a login".to_owned(),
@@ -405,7 +432,11 @@ fn remedy(now: &NotConnected, advice: &Advice) -> String {
     let remedy = match (now.state, now.reason) {
         (StateKind::Disabled | StateKind::Disabling, _) => "A person must enable the server.".to_owned(),
         (StateKind::Disconnected, Some(Reason::AuthRequired)) => {
-            format!("{}.", advice.letting_in(&now.server))
+            let login = advice.letting_in(&now.server, challenge_of(now));
+            match next_try(now) {
+                Some(pause) => format!("{login}. It is tried again in {pause}."),
+                None => format!("{login}."),
+            }
         }
         (StateKind::PermanentlyFailed, _) => {
             "It is not tried again: a person must fix its configuration and restart it.".to_owned()
@@ -458,7 +489,13 @@ fn next_step(now: &NotConnected, advice: &Advice) -> String {
         (StateKind::Disabled | StateKind::Disabling, _) => {
             "A person must enable the server; until then it cannot be called.".to_owned()
         }
-        (StateKind::Disconnected, Some(Reason::AuthRequired)) => must_log_in(&now.server, advice),
+        (StateKind::Disconnected, Some(Reason::AuthRequired)) => {
+            let login = must_log_in(&now.server, challenge_of(now), advice);
+            match again() {
+                Some(pause) => format!("{login} The server is tried again in {pause}."),
+                None => login,
+            }
+        }
         (StateKind::PermanentlyFailed, _) => {
             "A person must fix and restart the server; until then it cannot be called.".to_owned()
         }

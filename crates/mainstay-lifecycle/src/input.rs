@@ -102,16 +102,19 @@ pub enum Recovery {
     RetryLack,
     /// A login must come first.
     Login,
+    /// The server refuses the credential of the configuration, which no login replaces. It may accept it later: a server that starts
+    /// may refuse every credential.
+    RetryCredential,
     /// No retry can help.
     GiveUp,
 }
 
 impl Recovery {
-    /// Whether a retry can help without a person.
+    /// Whether a retry can help soon, without a person.
     pub const fn is_retriable(self) -> bool {
         match self {
             Self::Retry | Self::RetryAfter(_) | Self::RetryWhenReachable | Self::RetryLack => true,
-            Self::Login | Self::GiveUp => false,
+            Self::Login | Self::RetryCredential | Self::GiveUp => false,
         }
     }
 
@@ -119,9 +122,12 @@ impl Recovery {
     pub const fn pause(self) -> Duration {
         match self {
             Self::RetryAfter(pause) => pause,
-            Self::Retry | Self::RetryWhenReachable | Self::RetryLack | Self::Login | Self::GiveUp => {
-                Duration::ZERO
-            }
+            Self::Retry
+            | Self::RetryWhenReachable
+            | Self::RetryLack
+            | Self::Login
+            | Self::RetryCredential
+            | Self::GiveUp => Duration::ZERO,
         }
     }
 }

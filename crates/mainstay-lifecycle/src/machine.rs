@@ -199,7 +199,9 @@ impl Machine {
                 let deadlines = [open_deadline(&live.open), proof, idle];
                 deadlines.into_iter().flatten().min()
             }
-            State::Disconnected(DisconnectReason::BudgetSpent(at, _)) => deadline(*at, Timer::SlowProbe),
+            State::Disconnected(
+                DisconnectReason::BudgetSpent(at, _) | DisconnectReason::CredentialRefused(at),
+            ) => deadline(*at, Timer::SlowProbe),
             State::Disconnected(
                 DisconnectReason::Idle | DisconnectReason::AuthRequired | DisconnectReason::Lost(_),
             )

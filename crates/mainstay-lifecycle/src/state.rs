@@ -67,6 +67,8 @@ pub enum DisconnectReason {
     Idle,
     /// The server requires a login.
     AuthRequired,
+    /// The server refuses the credential of the configuration, which no login replaces. The next slow probe comes at this moment.
+    CredentialRefused(Moment),
     /// Lost, and the policy does not restart it. The next call starts it, at this moment at the earliest.
     Lost(Moment),
     /// The budget of failures in a row is spent. The next slow probe comes at this moment, after this kind of pause.
@@ -191,7 +193,10 @@ impl State {
                 ..
             }
             | Self::Disconnected(
-                DisconnectReason::Idle | DisconnectReason::AuthRequired | DisconnectReason::Lost(_),
+                DisconnectReason::Idle
+                | DisconnectReason::AuthRequired
+                | DisconnectReason::CredentialRefused(_)
+                | DisconnectReason::Lost(_),
             )
             | Self::Disabled
             | Self::Disabling

@@ -99,7 +99,11 @@ impl MachineStep<'_> {
             | State::Disconnected(DisconnectReason::BudgetSpent(..) | DisconnectReason::Lost(_)) => false,
             State::Disabled
             | State::Disabling
-            | State::Disconnected(DisconnectReason::Idle | DisconnectReason::AuthRequired)
+            | State::Disconnected(
+                DisconnectReason::Idle
+                | DisconnectReason::AuthRequired
+                | DisconnectReason::CredentialRefused(_),
+            )
             | State::PermanentlyFailed => true,
         };
         self.enter(
@@ -243,7 +247,7 @@ impl MachineStep<'_> {
             return self.lose_by_lack(generation, cause);
         }
         // The server answers, and refuses what is new. It is no process: those ask for no login.
-        if recovery == Recovery::Login {
+        if matches!(recovery, Recovery::Login | Recovery::RetryCredential) {
             return self.retire(cause, recovery);
         }
         self.detach(CloseMode::Cut);
@@ -277,6 +281,17 @@ impl MachineStep<'_> {
                 State::Disconnected(DisconnectReason::AuthRequired),
                 Cause::LoginRequired,
             ),
+            (Recovery::RetryCredential, _) => {
+                let reason = match self.slow_retries() {
+                    Some(period) => DisconnectReason::CredentialRefused(self.slow_probe(
+                        period,
+                        generation,
+                        Duration::ZERO,
+                    )),
+                    None => DisconnectReason::AuthRequired,
+                };
+                self.enter(State::Disconnected(reason), Cause::LoginRequired);
+            }
             (Recovery::GiveUp, _) => self.enter(State::PermanentlyFailed, cause),
             (
                 Recovery::Retry
@@ -308,10 +323,8 @@ impl MachineStep<'_> {
         let next = match (is_spent, policy.when_spent) {
             (true, WhenSpent::GiveUp) => State::PermanentlyFailed,
             (true, WhenSpent::ProbeEvery(period)) => {
-                // Three quarters to five quarters of the period, so that servers that failed together spread out.
-                let spread = jittered(period / 2, now, generation);
-                let pause = period.mul_f64(0.75).saturating_add(spread).max(requested);
-                State::Disconnected(DisconnectReason::BudgetSpent(now + pause, reason))
+                let at = self.slow_probe(period, generation, requested);
+                State::Disconnected(DisconnectReason::BudgetSpent(at, reason))
             }
             (false, WhenSpent::GiveUp | WhenSpent::ProbeEvery(_)) => {
                 let backoff = jittered(policy.backoff.longest_pause(failures), now, generation);
@@ -321,6 +334,23 @@ impl MachineStep<'_> {
             }
         };
         self.enter(next, cause);
+    }
+
+    /// The period of slow probes, if the policy retries slowly and restarts lost servers.
+    fn slow_retries(&self) -> Option<Duration> {
+        let policy = &self.machine.policy;
+        match (policy.when_lost, policy.when_spent) {
+            (WhenLost::Restart, WhenSpent::ProbeEvery(period)) => Some(period),
+            (WhenLost::Restart | WhenLost::StayDisconnected, _) => None,
+        }
+    }
+
+    /// When the next slow probe comes: after three quarters to five quarters of the period, so that servers that failed together spread
+    /// out.
+    fn slow_probe(&self, period: Duration, generation: Generation, requested: Duration) -> Moment {
+        let spread = jittered(period / 2, self.now, generation);
+        let pause = period.mul_f64(0.75).saturating_add(spread).max(requested);
+        self.now + pause
     }
 
     /// This machine lacks a resource, which is not the server's failure. The failures in a row stay as they were. The start

@@ -7,7 +7,7 @@ use crate::effect::{Cause, CloseMode, Effect};
 use crate::input::{Input, Recovery, Vitals};
 use crate::machine::Timer;
 use crate::state::Attempt::{Listing, Opening, Pausing, Queued};
-use crate::state::DisconnectReason::{AuthRequired, BudgetSpent, Idle, Lost};
+use crate::state::DisconnectReason::{AuthRequired, BudgetSpent, CredentialRefused, Idle, Lost};
 use crate::state::State::{Connected, Connecting, Disabled, Disabling, Disconnected, PermanentlyFailed};
 use crate::step::MachineStep;
 use crate::time::Generation;
@@ -63,10 +63,10 @@ impl MachineStep<'_> {
             (&mut Disconnected(Lost(at)), Input::Demand) => {
                 self.enter(self.next_attempt(at), Cause::Demanded);
             }
-            (Disconnected(AuthRequired | BudgetSpent(..)), Input::Demand) => {}
+            (Disconnected(AuthRequired | CredentialRefused(_) | BudgetSpent(..)), Input::Demand) => {}
             (Disabled | Disabling | Connecting { .. } | Connected(_) | PermanentlyFailed, Input::Demand) => {}
 
-            (Disconnected(AuthRequired), Input::Login) => {
+            (Disconnected(AuthRequired | CredentialRefused(_)), Input::Login) => {
                 self.enter(self.first_attempt(), Cause::LoggedIn);
             }
             (

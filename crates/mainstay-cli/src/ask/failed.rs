@@ -11,6 +11,7 @@ use super::Asking;
 use crate::exit::{Done, Exit};
 use crate::json;
 use crate::output::{Text, plain, text};
+use crate::reach::literal;
 use crate::startup::Standing;
 
 /// How long the end of a process may take to be known once its connection is lost.
@@ -52,7 +53,10 @@ impl Asking<'_> {
             }
         }
         if asks_for_login(error) && !self.without_login.contains(server.name()) {
-            let command = (self.login_command)(self.address.as_deref().unwrap_or(server.name()));
+            let mut command = (self.login_command)(self.address.as_deref().unwrap_or(server.name()));
+            for scope in more_rights(error) {
+                command.push_str(&format!(" --scope {}", literal(PlainText::line(scope).as_str())));
+            }
             self.screen
                 .say(text!("  run `{}`, then try again", plain(&command)));
         }
@@ -159,6 +163,14 @@ fn verdict(error: &CallError) -> &'static str {
             "the call has run, and its answer is lost: check its effects before you repeat it"
         }
         (_, _) => MAY_HAVE_RUN,
+    }
+}
+
+/// The scopes that the token lacks, if the server accepted it for other calls.
+fn more_rights(error: &CallError) -> &[String] {
+    match error.kind() {
+        CallErrorKind::AuthRequired { challenge } if challenge.wants_more_rights() => &challenge.scopes,
+        _other => &[],
     }
 }
 

@@ -236,12 +236,19 @@ impl StatusPage<'_> {
         }
         let attempt = server.attempt.saturating_add(1);
         match (server.next_retry_ms, server.state) {
-            (Some(next), _) if next > self.now_ms && attempt <= server.budget => text!(
-                "attempt {} of {} in {}",
-                attempt,
-                server.budget,
-                between(next, self.now_ms)
-            ),
+            // A refused token costs no budget.
+            (Some(next), _)
+                if next > self.now_ms
+                    && attempt <= server.budget
+                    && reason(server) != Some("auth_required") =>
+            {
+                text!(
+                    "attempt {} of {} in {}",
+                    attempt,
+                    server.budget,
+                    between(next, self.now_ms)
+                )
+            }
             (Some(next), _) if next > self.now_ms => {
                 text!(
                     "it is tried again in {}, and slowly from then on",

@@ -85,7 +85,10 @@ fn next(record: &Record, to: &str, reason: &str) -> Option<Text> {
             None => None,
         },
         ("disconnected", "idle") => Some("the next call starts it".into()),
-        ("disconnected", "auth_required") => Some("it is tried again after a login".into()),
+        ("disconnected", "auth_required") => Some(match pause {
+            Some(pause) => text!("the next attempt with this token is in {}", span(pause)),
+            None => "it is tried again after a login".into(),
+        }),
         ("disconnected", _) => pause.map(|pause| text!("next attempt in {}{}", span(pause), failures)),
         ("permanently_failed", _) => {
             Some("it is not tried again: correct its configuration, then restart it".into())

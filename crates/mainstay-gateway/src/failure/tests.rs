@@ -351,7 +351,8 @@ fn no_login_is_advised_where_the_configuration_has_a_token_or_turns_logins_off()
     );
     assert_eq!(
         refused(Some("insufficient_scope"), CredentialKind::Configured),
-        format!("Server files asks for another token. {replace}")
+        "Server files accepted the token of its configuration, which does not suffice, and asks for another. The call did not run. A \
+         person must replace the token of the server's configuration; until then it refuses this call."
     );
     assert_eq!(
         refused(None, CredentialKind::None),
@@ -363,6 +364,46 @@ fn no_login_is_advised_where_the_configuration_has_a_token_or_turns_logins_off()
         "Server files refused the token that it was shown (invalid_token) and asks for a login. The call did not run. A person \
          must log in to the server (`log in files`); until then it cannot be called."
     );
+}
+
+#[test]
+fn a_call_that_needs_more_rights_is_told_apart_from_a_server_that_lets_nothing_in() {
+    let advice = Advice {
+        login_command: Some(Arc::new(|name| Some(format!("log in {name}")))),
+        ..Advice::default()
+    };
+    for (error, is_forbidden, is_more) in [
+        (Some("insufficient_scope"), true, true),
+        (None, true, true),
+        (Some("invalid_token"), true, false),
+        (None, false, false),
+    ] {
+        let mut challenge = Challenge::default();
+        challenge.refuses_credential = true;
+        challenge.is_forbidden = is_forbidden;
+        challenge.error = error.map(str::to_owned);
+        challenge.scopes = vec!["files:write".to_owned(), "$(reboot)".to_owned()];
+        let challenge = Box::new(challenge);
+        let asks = CallErrorKind::AuthRequired { challenge };
+        let error = CallError::new(Arc::from("files"), Some(Generation(1)), Outcome::Refused, asks);
+        let said = answer(&error, &advice).message().to_owned();
+        assert_eq!(
+            said.contains("accepted the token that it was shown, which does not suffice"),
+            is_more,
+            "{said}"
+        );
+        assert_eq!(
+            said.contains("`log in files --scope files:write`); until then it refuses this call."),
+            is_more,
+            "{said}"
+        );
+        assert_eq!(
+            said.contains("`log in files`); until then it cannot be called."),
+            !is_more,
+            "{said}"
+        );
+        assert_eq!(error.to_string().contains("does not suffice"), is_more, "{error}");
+    }
 }
 
 #[tokio::test]
@@ -421,7 +462,10 @@ async fn a_server_that_refused_a_token_is_told_apart_from_one_that_was_shown_non
             Some("sk-123 is bad"),
             "refused the token that it was shown and asks for a login",
         ),
-        (Some("insufficient_scope"), "asks for a login"),
+        (
+            Some("insufficient_scope"),
+            "accepted the token that it was shown, which does not suffice, and asks for a login",
+        ),
     ] {
         let mut challenge = Challenge::default();
         challenge.error = error.map(str::to_owned);

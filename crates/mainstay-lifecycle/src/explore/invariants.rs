@@ -138,6 +138,10 @@ pub(super) fn dials_are_asked_for(
         State::PermanentlyFailed => (is_redial || matches!(input, Input::Enable { .. }), now),
         State::Disconnected(DisconnectReason::Idle) => (is_redial || *input == Input::Demand, now),
         State::Disconnected(DisconnectReason::AuthRequired) => (is_redial || *input == Input::Login, now),
+        State::Disconnected(DisconnectReason::CredentialRefused(at)) => {
+            let is_due = matches!(input, Input::Timer(_)) && *at <= now;
+            (is_redial || is_due || *input == Input::Login, now)
+        }
         State::Disconnected(DisconnectReason::Lost(at)) => {
             let is_asked = matches!(input, Input::Demand | Input::Enable { dormant: false });
             (is_redial || is_asked, *at)
@@ -220,6 +224,18 @@ pub(super) fn losses_are_judged(
     let is_right = match (recovery, state) {
         (Recovery::Login, _) if has_new_login => pause.is_some_and(|(pause, _)| pause.is_zero()),
         (Recovery::Login, _) => *state == State::Disconnected(DisconnectReason::AuthRequired),
+        (Recovery::RetryCredential, State::Disconnected(DisconnectReason::CredentialRefused(at))) => {
+            let WhenSpent::ProbeEvery(period) = policy.when_spent else {
+                return Err(Violation::WrongRecovery);
+            };
+            let pause = at.since(now);
+            policy.when_lost == WhenLost::Restart && period * 3 / 4 <= pause && pause <= period * 5 / 4
+        }
+        (Recovery::RetryCredential, _) => {
+            let waits_for_person =
+                policy.when_lost == WhenLost::StayDisconnected || policy.when_spent == WhenSpent::GiveUp;
+            waits_for_person && *state == State::Disconnected(DisconnectReason::AuthRequired)
+        }
         (Recovery::GiveUp, _) => *state == State::PermanentlyFailed,
         (Recovery::RetryLack, _) => pause.is_some_and(|(pause, why)| {
             why == Pause::Lack && policy.lack_pause / 2 <= pause && pause <= policy.lack_pause

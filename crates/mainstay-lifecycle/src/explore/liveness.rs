@@ -13,7 +13,8 @@ const STEPS_LIMIT: usize = 12;
 
 pub(super) fn check(simulation: &Simulation) -> Result<(), Violation> {
     match &simulation.machine.state {
-        State::Connecting { .. } | State::Disconnected(DisconnectReason::BudgetSpent(..)) => {
+        State::Connecting { .. }
+        | State::Disconnected(DisconnectReason::BudgetSpent(..) | DisconnectReason::CredentialRefused(_)) => {
             connects(simulation.clone())?;
         }
         State::Disconnected(DisconnectReason::Idle) => connects_after(simulation, Input::Demand)?,

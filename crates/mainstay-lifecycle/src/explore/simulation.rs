@@ -233,7 +233,9 @@ impl Simulation {
                 live.idle_at = live.idle_at.map(shift);
                 shift_open(&mut live.open, &shift);
             }
-            State::Disconnected(DisconnectReason::BudgetSpent(at, _)) => *at = shift(*at),
+            State::Disconnected(
+                DisconnectReason::BudgetSpent(at, _) | DisconnectReason::CredentialRefused(at),
+            ) => *at = shift(*at),
             State::Disconnected(DisconnectReason::Lost(at)) => *at = shift(*at).max(NOW),
             State::Disconnected(DisconnectReason::Idle | DisconnectReason::AuthRequired)
             | State::Disabled
@@ -357,6 +359,7 @@ fn reports(generation: Generation) -> [Input; 30] {
         Input::OpenFailed(generation, Recovery::RetryWhenReachable),
         Input::OpenFailed(generation, Recovery::RetryLack),
         Input::OpenFailed(generation, Recovery::Login),
+        Input::OpenFailed(generation, Recovery::RetryCredential),
         Input::OpenFailed(generation, Recovery::GiveUp),
         Input::Listed(generation, Listing::Good { ttl: None }),
         Input::Listed(generation, Listing::Good { ttl: Some(TTL) }),
@@ -382,6 +385,7 @@ fn reports(generation: Generation) -> [Input; 30] {
         ),
         Input::CallFailed(generation, Recovery::RetryLack, OtherCalls::default()),
         Input::CallFailed(generation, Recovery::Login, YOUNGER_CALLS_THAT_FINISH),
+        Input::CallFailed(generation, Recovery::RetryCredential, YOUNGER_CALLS_THAT_FINISH),
         Input::ProbeNow(generation),
         Input::ProbeAnswered(generation),
     ]

@@ -196,7 +196,8 @@ impl Trace {
                     let is_listed = current.is_listed();
                     let mut expected = current.note_input(input, now, policy);
                     let calls_finish = match (input, expected.end) {
-                        (_, Some(ExpectedEnd::Loss(Recovery::Login))) | (Input::Retired(..), _) => true,
+                        (_, Some(ExpectedEnd::Loss(Recovery::Login | Recovery::RetryCredential)))
+                        | (Input::Retired(..), _) => true,
                         (Input::CallFailed(_, _, others), Some(_)) => others.can_finish,
                         _ => false,
                     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mainstay_lifecycle::{
     Backoff, Bucket, CloseMode, DisconnectReason, Effect, Input, OtherCalls, Pause, Policy, Recovery, State,
-    StateKind, Vitals, WhenSpent,
+    StateKind, Vitals, WhenLost, WhenSpent,
 };
 
 use crate::server::{Activity, Server, seconds};
@@ -96,6 +96,59 @@ fn a_call_that_needs_a_login_lets_the_others_finish() {
         "the login waits for no call"
     );
     assert_eq!(server.machine.draining(), Some(refused));
+}
+
+#[test]
+fn a_refused_credential_of_the_configuration_is_tried_again_slowly_and_costs_no_budget() {
+    let policy = Policy::default();
+    let WhenSpent::ProbeEvery(period) = policy.when_spent else {
+        panic!("the default probes slowly");
+    };
+    let mut server = Server::proven(policy.clone());
+    for _ in 0..20 {
+        let refused = server.generation();
+        server.give(Input::CallFailed(
+            refused,
+            Recovery::RetryCredential,
+            OtherCalls::default(),
+        ));
+        server.give(Input::OpenFailed(refused, Recovery::RetryCredential));
+        let State::Disconnected(DisconnectReason::CredentialRefused(at)) = *server.machine.state() else {
+            panic!("{:?}", server.machine.state());
+        };
+        let pause = at.since(server.now);
+        assert!(period * 3 / 4 <= pause && pause <= period * 5 / 4, "{pause:?}");
+        assert_eq!(server.machine.failures(), 0);
+        server.give(Input::Demand);
+        assert_eq!(server.kind(), StateKind::Disconnected, "a call does not hurry it");
+        server.now = at;
+        server.give(Input::Timer(Vitals::default()));
+        assert_eq!(server.kind(), StateKind::Reconnecting);
+        server.give(Input::Closed(refused));
+    }
+    // Where nothing is retried slowly, a person must act.
+    for policy in [
+        Policy {
+            when_spent: WhenSpent::GiveUp,
+            ..policy.clone()
+        },
+        Policy {
+            when_lost: WhenLost::StayDisconnected,
+            ..policy
+        },
+    ] {
+        let mut server = Server::proven(policy);
+        let refused = server.generation();
+        server.give(Input::CallFailed(
+            refused,
+            Recovery::RetryCredential,
+            OtherCalls::default(),
+        ));
+        assert_eq!(
+            *server.machine.state(),
+            State::Disconnected(DisconnectReason::AuthRequired)
+        );
+    }
 }
 
 #[test]

@@ -428,7 +428,9 @@ impl Keeper {
                 attempt: Attempt::Pausing(at, _),
                 ..
             }
-            | State::Disconnected(DisconnectReason::BudgetSpent(at, _)) => Some(*at),
+            | State::Disconnected(
+                DisconnectReason::BudgetSpent(at, _) | DisconnectReason::CredentialRefused(at),
+            ) => Some(*at),
             // The pause that a server asked for, unless it is short.
             State::Connecting {
                 attempt: Attempt::Listing(opened),
@@ -455,7 +457,9 @@ impl Keeper {
 fn reason(state: &State) -> Option<Reason> {
     match state {
         State::Disconnected(DisconnectReason::Idle) => Some(Reason::Idle),
-        State::Disconnected(DisconnectReason::AuthRequired) => Some(Reason::AuthRequired),
+        State::Disconnected(DisconnectReason::AuthRequired | DisconnectReason::CredentialRefused(_)) => {
+            Some(Reason::AuthRequired)
+        }
         State::Disconnected(DisconnectReason::Lost(_)) => Some(Reason::Lost),
         State::Disconnected(DisconnectReason::BudgetSpent(..)) => Some(Reason::BudgetSpent),
         State::Disabled

@@ -89,7 +89,7 @@ impl Keeper {
                 Input::Opened(generation)
             }
             Report::OpenFailed(generation, error, failure) => {
-                let recovery = recovery::of_dial(&error);
+                let recovery = self.with_fixed_credential(recovery::of_dial(&error));
                 if current == Some(generation) {
                     self.note_failure(failure);
                     let attempts_left = self
@@ -137,6 +137,7 @@ impl Keeper {
                         let vitals = self
                             .connection_of(generation)
                             .map(|connection| connection.vitals());
+                        let recovery = self.with_fixed_credential(recovery);
                         Input::ListFailed(generation, recovery, vitals.unwrap_or_default())
                     }
                 }
@@ -158,7 +159,9 @@ impl Keeper {
                 if current == Some(generation) {
                     match recovery {
                         // It ends the connection or pauses its calls, so the status shows it.
-                        Recovery::Login | Recovery::RetryAfter(_) => self.note_failure(failure),
+                        Recovery::Login | Recovery::RetryCredential | Recovery::RetryAfter(_) => {
+                            self.note_failure(failure);
+                        }
                         // It may be the last of too many.
                         Recovery::Retry
                         | Recovery::RetryWhenReachable
@@ -166,6 +169,7 @@ impl Keeper {
                         | Recovery::GiveUp => self.reported_failure = Some(failure),
                     }
                 }
+                let recovery = self.with_fixed_credential(recovery);
                 Input::CallFailed(generation, recovery, self.other_calls(generation))
             }
             Report::ProbeNow(generation) => Input::ProbeNow(generation),
@@ -177,6 +181,18 @@ impl Keeper {
                 Input::Closed(generation)
             }
             Report::Reachable(generation) => Input::Reachable(generation),
+        }
+    }
+
+    /// A login cannot replace the credential that the configuration gives, so it is tried again slowly.
+    fn with_fixed_credential(&self, recovery: Recovery) -> Recovery {
+        let is_fixed = || match self.slot.settings.load().target() {
+            Target::Http(target) => target.has_credentials() && target.provider().is_none(),
+            Target::Stdio(_) | Target::Custom(_) | Target::Unusable(_) => false,
+        };
+        match recovery {
+            Recovery::Login if is_fixed() => Recovery::RetryCredential,
+            recovery => recovery,
         }
     }
 

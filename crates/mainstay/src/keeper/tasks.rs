@@ -167,7 +167,9 @@ impl Keeper {
     pub(super) fn watch_login(&mut self) {
         self.tasks.abort(TaskKind::LoginWatch);
         let is_connected = match self.machine.state() {
-            State::Disconnected(DisconnectReason::AuthRequired) => false,
+            State::Disconnected(DisconnectReason::AuthRequired | DisconnectReason::CredentialRefused(_)) => {
+                false
+            }
             State::Connected(_) => true,
             State::Disconnected(
                 DisconnectReason::Idle | DisconnectReason::Lost(_) | DisconnectReason::BudgetSpent(..),

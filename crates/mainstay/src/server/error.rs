@@ -365,7 +365,12 @@ impl CallError {
                 format!("the call to server {server} could not be carried ({reason})")
             }
             CallErrorKind::AuthRequired { challenge } => {
-                format!("server {server} asks for a login{}", scopes(challenge))
+                let scopes = scopes(challenge);
+                let asks = match challenge.wants_more_rights() {
+                    true => "accepted the token that it was shown, which does not suffice",
+                    false => "asks for a login",
+                };
+                format!("server {server} {asks}{scopes}")
             }
             CallErrorKind::Throttled { retry_after } => {
                 format!("server {server} asks for a pause{}", pause(*retry_after))

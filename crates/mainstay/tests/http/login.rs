@@ -25,15 +25,18 @@ fn unauthorized() -> HttpFault {
 
 /// Waits until the server waits for a login.
 async fn asks_for_login(server: &Server) -> Status {
+    let status = is_refused(server).await;
+    assert_eq!(status.next_retry, None, "only a login can help");
+    status
+}
+
+/// Waits until the server has refused what it was shown.
+async fn is_refused(server: &Server) -> Status {
     let asks = |status: &Status| status.reason == Some(Reason::AuthRequired);
     let status = server.wait_until(SOON, asks).await;
     let status = status.unwrap_or_else(|| panic!("no login wanted: {:?}", server.status()));
     assert_eq!(status.state, StateKind::Disconnected);
-    assert_eq!(
-        (status.attempt, status.next_retry),
-        (0, None),
-        "no attempt is spent"
-    );
+    assert_eq!(status.attempt, 0, "no attempt is spent");
     status
 }
 
@@ -161,7 +164,7 @@ async fn another_configuration_brings_a_server_back_that_refused_the_old_one() {
         ];
         for config in good {
             let (fleet, server) = keep(refused());
-            asks_for_login(&server).await;
+            is_refused(&server).await;
             fleet.apply([config.build().unwrap()]).await;
             connected(&server).await;
             assert!(echo(&server).await.is_ok());
@@ -239,6 +242,14 @@ async fn another_credential_that_comes_while_a_dial_is_under_way_is_used_when_th
         connected(&server).await;
         assert_eq!(server.status().starts, 2);
     }
+}
+
+#[tokio::test]
+async fn a_refused_token_of_the_configuration_is_tried_again_slowly() {
+    let remote = serve(Script::new(), HttpScript::new().bearer("good")).await;
+    let (_fleet, server) = keep(web_at(&remote).bearer_token("other"));
+    let status = is_refused(&server).await;
+    assert!(status.next_retry.is_some(), "no login can help, so time must");
 }
 
 #[tokio::test]

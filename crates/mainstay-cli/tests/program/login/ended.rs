@@ -142,9 +142,15 @@ fn a_login_is_advised_only_to_servers_that_take_one() {
         let servers = document["servers"].as_array().unwrap();
         servers.iter().all(|server| server["reason"] == "auth_required")
     });
+    let document = sandbox.run(&["status", "--json"]).json();
+    for server in document["servers"].as_array().unwrap() {
+        let is_tried_again = server["next_retry_ms"].is_u64();
+        assert_eq!(is_tried_again, server["name"] == "fixed", "{server}");
+    }
     let status = sandbox.run(&["status"]);
     status
         .prints("`mainstay login open`")
+        .prints("it is tried again in")
         .prints("the token of the configuration was refused: replace it")
         .prints("give it a token in the configuration, which turns logins off");
     for wrong in ["mainstay login fixed", "mainstay login off"] {

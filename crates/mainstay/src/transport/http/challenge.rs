@@ -20,6 +20,8 @@ pub struct Challenge {
     pub error: Option<String>,
     /// Whether the refused request showed a credential, so that the server did not accept it.
     pub refuses_credential: bool,
+    /// Whether the request was refused with 403 and not with 401.
+    pub is_forbidden: bool,
 }
 
 impl Challenge {
@@ -42,6 +44,16 @@ impl Challenge {
                 && error.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'_'))
         };
         self.error.as_deref().filter(is_name)
+    }
+
+    /// Whether the server accepted the credential of the request, and wants one that may do more.
+    pub fn wants_more_rights(&self) -> bool {
+        self.refuses_credential
+            && match self.error_name() {
+                Some("insufficient_scope") => true,
+                Some("invalid_token") => false,
+                Some(_) | None => self.is_forbidden,
+            }
     }
 
     fn bearer_of(header: &str) -> Option<Self> {

@@ -182,15 +182,20 @@ fn not_connected(kind: io::ErrorKind, message: &str) -> String {
     }
 }
 
-/// A login is wanted, or the token of one was refused. A 403 wants a token that may do more.
+/// A login is wanted, or the token of one was refused or does not suffice.
 fn login_wanted(status: u16, challenge: &Challenge) -> String {
-    if status != 401 || !challenge.refuses_credential {
+    if !challenge.refuses_credential {
         return format!("the server asks for a login (status {status})");
     }
-    match challenge.error_name() {
-        Some(error) => format!("the server refused the token that it was shown (status {status}, {error})"),
-        None => format!("the server refused the token that it was shown (status {status})"),
+    let error = challenge
+        .error_name()
+        .map_or_else(String::new, |error| format!(", {error}"));
+    if challenge.wants_more_rights() {
+        return format!(
+            "the server accepted the token that it was shown, which does not suffice (status {status}{error})"
+        );
     }
+    format!("the server refused the token that it was shown (status {status}{error})")
 }
 
 fn shown(body: &str) -> String {

@@ -177,6 +177,7 @@ impl Head {
             retry_after: text(RETRY_AFTER).and_then(|value| pause(value, SystemTime::now())),
             challenge: Challenge {
                 refuses_credential: response.had_credential,
+                is_forbidden: response.status().as_u16() == 403,
                 ..challenge
             },
         }
