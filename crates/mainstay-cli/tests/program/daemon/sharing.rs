@@ -365,12 +365,7 @@ fn a_server_that_lacks_a_variable_of_its_host_fails_with_a_word_about_env() {
     let script =
         "test -n \"$NEED_TOKEN\" || { echo NEED_TOKEN is required >&2; exit 1; }; exec \"$0\" demo-server";
     let connect = |options: &[&str]| {
-        let line = [
-            &["connect"],
-            options,
-            &["--", "sh", "-c", script, crate::sandbox::MAINSTAY],
-        ]
-        .concat();
+        let line = [&["connect"], options, &["--", "sh", "-c", script, MAINSTAY]].concat();
         Host::of(shared.sandbox.command(&line).env("NEED_TOKEN", "abc"))
     };
     let params = json!({
