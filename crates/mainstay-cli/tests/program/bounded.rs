@@ -235,12 +235,15 @@ async fn a_token_file_that_others_can_read_is_warned_of_and_one_that_others_can_
     refused.exits(2).says("other users can write").says("chmod 600");
     set(0o644);
     let serving = Serving::start(&sandbox, &["--token-file", path]);
-    let warning = serving.hears("other users can read the tokens in");
-    assert!(warning.contains("chmod 600"), "{warning}");
     // The byte order mark is no part of the token.
     let hello = Ask::post("/mcp", &initialize(json!({})));
     let hello = hello.header("authorization", "Bearer alice-0123456789ab");
     assert_eq!(hello.send(serving.address).await.status, 200);
+    // What it said before it listened is not heard here; it says it again.
+    serving.signal(Signal::HUP);
+    let warning = serving.hears("other users can read the tokens in");
+    assert!(warning.contains("chmod 600"), "{warning}");
+    serving.hears("token file applied: nothing changed");
     set(0o666);
     serving.signal(Signal::HUP);
     let line = serving.hears("the token file is not applied");

@@ -183,19 +183,19 @@ async fn an_ad_hoc_server_is_found_under_the_name_that_it_is_shown_as_until_it_i
 #[tokio::test]
 async fn the_status_says_which_tools_give_way_to_those_of_another_server_and_how_calls_failed() {
     let offering = |tool: &str| Memory::new(Script::new().without_builtin_tools().tool(tool));
-    // Both are `a__b__c` for those who use all servers together.
-    let (first, second) = (offering("b__c"), offering("c"));
-    let world = World::of(&[("a", &first), ("a__b", &second)]).await;
+    // Both are `a___c` for those who use all servers together.
+    let (first, second) = (offering("_c"), offering("c"));
+    let world = World::of(&[("a", &first), ("a_", &second)]).await;
     let fleet = world.gateway.fleet();
     let owner = fleet
         .catalog()
-        .tool("a__b__c")
+        .tool("a___c")
         .expect("published")
         .server()
         .to_owned();
     let (owner, other) = match owner.as_str() {
-        "a" => ("a", "a__b"),
-        _ => ("a__b", "a"),
+        "a" => ("a", "a_"),
+        _ => ("a_", "a"),
     };
     assert_eq!(
         world.client.server(owner).await.expect("a status").set_aside,
@@ -207,7 +207,7 @@ async fn the_status_says_which_tools_give_way_to_those_of_another_server_and_how
     };
     assert!(
         said.starts_with("tool `")
-            && said.contains("is set aside: `a__b__c` is already")
+            && said.contains("is set aside: `a___c` is already")
             && said.contains(owner),
         "{said}"
     );
