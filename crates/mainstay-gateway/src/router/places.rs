@@ -402,6 +402,29 @@ mod tests {
     }
 
     #[test]
+    fn a_free_place_goes_to_the_waiting_client_that_has_the_fewest() {
+        let places = CallPlaces::default();
+        let two = || ServerPlaces {
+            all: Some(2),
+            ..over_http()
+        };
+        for _ in 0..2 {
+            let admitted = places.admit("a", ONE, two);
+            assert!(matches!(admitted, Ok(Admission::Runs)));
+        }
+        let (_, mut of_one) = waits(places.admit("a", ONE, two));
+        let (_, mut of_other) = waits(places.admit("a", OTHER, two));
+        places.release("a", ONE, two);
+        assert!(
+            is_granted(&mut of_other),
+            "it has none, though the first waits for longer"
+        );
+        assert!(!is_granted(&mut of_one));
+        places.release("a", OTHER, two);
+        assert!(is_granted(&mut of_one));
+    }
+
+    #[test]
     fn the_queue_is_shared_like_the_places_and_what_is_given_back_is_forgotten() {
         let places = CallPlaces::default();
         let running = take_all(&places, ONE);

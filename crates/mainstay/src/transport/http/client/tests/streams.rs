@@ -190,9 +190,12 @@ async fn large_answers_that_come_at_the_same_time_take_turns() {
         }));
     }
     // Each may become as long as the longest, and there is room for two of these.
-    while endpoint.free_receiving_room() > 0 {
-        tokio::task::yield_now().await;
-    }
+    let full = async {
+        while endpoint.free_receiving_room() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LONG, full).await.expect("they take it");
     let (_asked, mut third) = begin_large(&remote, &endpoint).await;
     let mut cx = Context::from_waker(Waker::noop());
     {
