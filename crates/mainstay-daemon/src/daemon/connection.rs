@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mainstay::config::nearest;
-use mainstay::gateway::introduced_as;
+use mainstay::gateway::{Introduction, introduced_as};
 use mainstay_gateway::{ClientInput, Gateway, Scope, ServerWait, StreamEnd};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::net::UnixStream;
@@ -195,7 +195,7 @@ impl Daemon {
         let Some(input) = ClientInput::wait_for_request(input).await else {
             return nothing_asked(output);
         };
-        let extensions = input.introduction().and_then(|client| client.extensions());
+        let extensions = input.introduction().and_then(Introduction::extensions);
         let SharedTarget { key, share, config } = shared;
         let member = self.pool.join(key, share, config, extensions).await;
         let scope = Scope::Server(member.name.clone());

@@ -350,7 +350,7 @@ const ANSWERED: Vitals = Vitals {
 };
 
 /// Every report but `Closed` and `Reachable`, plausible or not.
-fn reports(generation: Generation) -> [Input; 30] {
+fn reports(generation: Generation) -> [Input; 32] {
     [
         Input::Begun(generation),
         Input::Opened(generation),

@@ -145,7 +145,7 @@ fn the_way_that_the_server_took_is_that_of_every_later_request() {
         assert_eq!(authentication(&Sent::of(&request)), BASIC_WITH_ID);
     }
     // Records without the member are those of before.
-    let before = serde_json::to_value(&stored_login()).unwrap();
+    let before = serde_json::to_value(stored_login()).unwrap();
     assert_eq!(before.get("id_in_body"), None);
 }
 
