@@ -53,7 +53,8 @@ impl BudgetLimits {
 }
 
 impl Default for BudgetLimits {
-    /// As much as a workstation can spare. A share has room for two of the largest messages.
+    /// As much as a workstation can spare. A share has room for a call of 63 MiB and the copy of it that
+    /// its server is sent.
     fn default() -> Self {
         Self {
             all: 512 * MIB,
