@@ -34,15 +34,13 @@ async fn make(asking: &Asking<'_>, fleet: &Fleet, name: &str, arguments: &CallAr
         return asking.failed(&server, &error).await;
     }
     let catalog = fleet.catalog();
-    let prompt = match asking.find(catalog.prompts()) {
-        Ok(prompt) => prompt,
-        Err(failure) => return asking.not_offered(&server, failure).await,
+    let prompt = match (asking.find(catalog.prompts()), asking.name_at_unlisted(&server)) {
+        (Ok(prompt), _) => prompt.original().to_owned(),
+        (Err(_), Some(name)) => name,
+        (Err(failure), None) => return asking.not_offered(&server, failure).await,
     };
     let arguments = arguments.all_text().map_err(CommandFailure::usage)?;
-    let answered = server
-        .prompt(prompt.original(), &arguments)
-        .options(asking.options())
-        .await;
+    let answered = server.prompt(&prompt, &arguments).options(asking.options()).await;
     asking.answered(&server, answered, text).await
 }
 

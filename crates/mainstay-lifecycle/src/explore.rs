@@ -29,7 +29,7 @@ const PAGE: &str = "../../docs/lifecycle.md";
 /// Five connections are enough to spend every budget and bucket of the small policies, renew them, and begin again.
 const GENERATIONS: u64 = 5;
 
-/// Three connections are enough to replace a connection while the one before it drains.
+/// Three connections are enough to replace one while two before it drain.
 const GENERATIONS_BESIDE: u64 = 3;
 
 /// What a refused listing changes ends with its connection.
@@ -77,7 +77,7 @@ fn scopes() -> Vec<SearchScope> {
         SearchScope {
             generations: GENERATIONS_BESIDE,
             beside: true,
-            ..at_deadlines("strict, replaced beside", strict())
+            ..at_deadlines("strict, two drain beside", vec![policies::twice_drained()])
         },
         with_refusals(
             GENERATIONS_REFUSED,

@@ -16,8 +16,8 @@ pub struct Machine {
     pub(crate) state: State,
     /// The connection that left service and is being closed. The next dial waits for it.
     pub(crate) closing: Option<Closing>,
-    /// The connection that was replaced and finishes its calls beside the next one.
-    pub(crate) draining: Option<Closing>,
+    /// Connections that were replaced and finish their calls beside the next one, the oldest first: as many as the policy allows.
+    pub(crate) draining: Vec<Closing>,
     /// Failures in a row: attempts that failed, and connections that ended unproven.
     pub(crate) failures: u32,
     pub(crate) tokens: Tokens,
@@ -52,7 +52,7 @@ impl Machine {
             policy,
             state: State::Disabled,
             closing: None,
-            draining: None,
+            draining: Vec::new(),
             failures: 0,
             tokens,
             started: false,
@@ -127,9 +127,9 @@ impl Machine {
         self.closing.as_ref().map(|closing| closing.generation)
     }
 
-    /// The generation that was replaced and finishes its calls, while the next one is dialled and used.
-    pub fn draining(&self) -> Option<Generation> {
-        self.draining.as_ref().map(|draining| draining.generation)
+    /// The generations that were replaced and finish their calls, while the next one is dialled and used.
+    pub fn draining(&self) -> impl Iterator<Item = Generation> {
+        self.draining.iter().map(|draining| draining.generation)
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Policy {
     pub probe: Option<Probe>,
     /// Stop a server that no caller has used for this long; `None` keeps it running.
     pub idle_stop: Option<Duration>,
+    /// Connections that may finish their calls beside the next one: a second loss soon after the first cuts no calls. The oldest gives way.
+    pub drains: NonZeroU32,
     /// The timeouts of everything that runs outside of the machine.
     pub limits: TimeLimits,
 }
@@ -185,6 +187,7 @@ impl Default for Policy {
             expiry: Expiry::default(),
             probe: Some(Probe::default()),
             idle_stop: None,
+            drains: count(2),
             limits: TimeLimits::default(),
         }
     }

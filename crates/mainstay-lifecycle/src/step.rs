@@ -1,7 +1,7 @@
 //! The actions that the table calls for one input at one moment.
 //!
 //! Invariants: `enter` alone assigns the state. Each `Open` is followed by exactly one `Close` of its generation.
-//! Nothing is opened while a connection closes, except beside one connection that drains.
+//! Nothing is opened while a connection closes, except beside connections that drain.
 
 use std::time::Duration;
 
@@ -162,13 +162,15 @@ impl MachineStep<'_> {
         }
     }
 
-    /// Takes the current connection out of service and lets its calls finish beside the next connection. Only one connection
-    /// may do so: an older one is abandoned.
+    /// Takes the current connection out of service and lets its calls finish beside the next connection. If too many do so, the
+    /// oldest is abandoned.
     pub(crate) fn detach_beside_next(&mut self) {
-        if let Some(older) = self.machine.draining.take() {
-            self.effects.push(Effect::Abandon(older.generation));
+        if self.machine.draining.len() >= self.machine.policy.drains.get() as usize {
+            let oldest = self.machine.draining.remove(0);
+            self.effects.push(Effect::Abandon(oldest.generation));
         }
-        self.machine.draining = self.start_close(CloseMode::Drain);
+        let closing = self.start_close(CloseMode::Drain);
+        self.machine.draining.extend(closing);
     }
 
     /// The same, if the connection is live. No caller uses one that is not, so that one is cut.
@@ -208,9 +210,12 @@ impl MachineStep<'_> {
     }
 
     pub(crate) fn closed(&mut self, generation: Generation) {
-        let is_it = |closing: &mut Closing| closing.generation == generation;
-        self.machine.closing.take_if(is_it);
-        self.machine.draining.take_if(is_it);
+        self.machine
+            .closing
+            .take_if(|closing| closing.generation == generation);
+        self.machine
+            .draining
+            .retain(|closing| closing.generation != generation);
         self.finish_disabling(Cause::Closed);
     }
 
@@ -218,11 +223,9 @@ impl MachineStep<'_> {
     pub(crate) fn abandon_overdue(&mut self) {
         let is_overdue = |closing: &mut Closing| closing.by <= self.now;
         let machine = &mut *self.machine;
-        let overdue = [
-            machine.closing.take_if(is_overdue),
-            machine.draining.take_if(is_overdue),
-        ];
-        for closing in overdue.into_iter().flatten() {
+        let closing = machine.closing.take_if(is_overdue);
+        let draining = machine.draining.extract_if(.., is_overdue);
+        for closing in closing.into_iter().chain(draining) {
             self.effects.push(Effect::Abandon(closing.generation));
         }
         self.finish_disabling(Cause::Closed);
@@ -230,7 +233,7 @@ impl MachineStep<'_> {
 
     pub(crate) fn finish_disabling(&mut self, cause: Cause) {
         let machine = &self.machine;
-        if machine.state == State::Disabling && machine.closing.is_none() && machine.draining.is_none() {
+        if machine.state == State::Disabling && machine.closing.is_none() && machine.draining.is_empty() {
             self.enter(State::Disabled, cause);
         }
     }

@@ -173,8 +173,8 @@ impl MachineStep<'_> {
                 (generation, machine.state.generation() == Some(generation))
             }
             Input::Closed(generation) => {
-                let closes = [machine.closing(), machine.draining()];
-                (generation, closes.contains(&Some(generation)))
+                let mut closes = machine.closing().into_iter().chain(machine.draining());
+                (generation, closes.any(|closing| closing == generation))
             }
             Input::Reachable(generation) => (generation, machine.unreachable() == Some(generation)),
         };

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use mainstay::catalog::public_name;
 use mainstay::{CallError, CallErrorKind, CallOptions, Catalog, Fleet, Outcome, Reply, Server, Status};
 use tokio::time::Instant;
 
@@ -96,6 +97,15 @@ impl<'a> Asking<'a> {
         offers: &'c [mainstay::catalog::Offer<T>],
     ) -> Result<&'c mainstay::catalog::Offer<T>, CommandFailure> {
         find(offers, self.name, self.sought, &self.listing).map_err(CommandFailure::usage)
+    }
+
+    /// The exact name to ask a server for that is connected and was never listed: it decides itself whether it has such an offer.
+    pub(crate) fn name_at_unlisted(&self, server: &Server) -> Option<String> {
+        if server.catalog().is_some() {
+            return None;
+        }
+        let public = public_name(server.name(), "");
+        Some(self.name.strip_prefix(&*public).unwrap_or(self.name).to_owned())
     }
 
     /// Reports that a server does not offer what was asked for. One of the daemon offers nothing while it is disabled, and

@@ -44,15 +44,14 @@ async fn make(asking: &Asking<'_>, fleet: &Fleet, name: &str, arguments: &CallAr
         return asking.failed(&server, &error).await;
     }
     let catalog = fleet.catalog();
-    let tool = match asking.find(catalog.tools()) {
-        Ok(tool) => tool,
-        Err(failure) => return asking.not_offered(&server, failure).await,
+    let (tool, schema) = match (asking.find(catalog.tools()), asking.name_at_unlisted(&server)) {
+        (Ok(tool), _) => (tool.original().to_owned(), schema(tool)),
+        (Err(_), Some(name)) => (name, None),
+        (Err(failure), None) => return asking.not_offered(&server, failure).await,
     };
-    let arguments = arguments
-        .fit(schema(tool).as_ref())
-        .map_err(CommandFailure::usage)?;
+    let arguments = arguments.fit(schema.as_ref()).map_err(CommandFailure::usage)?;
     let (progress, options) = progress::shown(asking.screen, asking.options());
-    let answered = server.call(tool.original(), &arguments).options(options).await;
+    let answered = server.call(&tool, &arguments).options(options).await;
     progress.ended().await;
     match answered {
         Ok(reply) => report(asking, &reply),

@@ -31,7 +31,7 @@ fn a_program_is_pinged_by_its_name() {
         .run(&["ping", "demo"])
         .exits(0)
         .prints("demo-server\n  connected  in ")
-        .prints(", stdio, 2026-07-28 (modern era)\n")
+        .prints(", stdio, 2025-11-25 (legacy era)\n")
         .prints("3 of 3");
     sandbox.assert_nothing_is_left();
     sandbox

@@ -24,7 +24,7 @@ pub(super) enum Violation {
     WrongCloseMode,
     /// A close was abandoned before its deadline.
     WrongAbandon,
-    /// A dial while another connection is open or closing, or a second connection that drains beside the next.
+    /// A dial while another connection is open or closing, or too many connections that drain beside the next.
     TwoConnections,
     /// A dial of a server that is not wanted.
     UnwantedOpen,
@@ -265,11 +265,11 @@ pub(super) fn losses_are_judged(
     let waits = matches!(pause, Some((pause, _)) if !pause.is_zero())
         || matches!(state, State::Disconnected(DisconnectReason::BudgetSpent(..)));
     let closing = if expected.beside {
-        &after.trace.draining
+        after.trace.draining.last()
     } else {
-        &after.trace.closing
+        after.trace.closing.as_ref()
     };
-    let lost = closing.as_ref().map(|closing| closing.generation);
+    let lost = closing.map(|closing| closing.generation);
     let unreachable = lost.filter(|_| waits && recovery == Recovery::RetryWhenReachable);
     ensure(
         after.machine.unreachable() == unreachable,
@@ -286,7 +286,7 @@ pub(super) fn state_follows_the_trace(after: &Simulation, now: Moment) -> Result
             && machine.draining == trace.draining,
         Violation::WrongGeneration,
     )?;
-    let is_closed = trace.closing.is_none() && trace.draining.is_none();
+    let is_closed = trace.closing.is_none() && trace.draining.is_empty();
     let (desired, is_reconciled) = match machine.state.kind() {
         StateKind::Disabled => (Desired::Disabled, !trace.is_wanted && is_closed),
         StateKind::Disabling => (Desired::Disabled, !trace.is_wanted && !is_closed),
@@ -376,7 +376,6 @@ pub(super) fn waits_have_deadlines(after: &Simulation, input: &Input, now: Momen
     let silence = policy.probe.as_ref().filter(|_| is_open);
     let waits = [
         trace.closing.as_ref().map(|closing| closing.by),
-        trace.draining.as_ref().map(|draining| draining.by),
         dial,
         stage,
         current.and_then(|current| current.listing_by),
@@ -385,7 +384,8 @@ pub(super) fn waits_have_deadlines(after: &Simulation, input: &Input, now: Momen
         silence.map(|probe| now + probe.after_silence.max(probe.timeout)),
         policy.idle_stop.filter(|_| is_listed).map(|idle| now + idle),
     ];
-    for at in waits.into_iter().flatten() {
+    let drains = trace.draining.iter().map(|draining| draining.by);
+    for at in waits.into_iter().flatten().chain(drains) {
         let is_covered = deadline.is_some_and(|deadline| deadline <= at);
         ensure(is_covered, Violation::MissingDeadline)?;
     }

@@ -133,8 +133,8 @@ fn leaves(
 fn restarts(simulation: &Simulation) -> Result<(), Violation> {
     let fresh = simulation.trace.fresh();
     let mut simulation = simulation.step(&TimedInput::at_once(Input::Restart))?.next;
-    // Two connections may be closing: the last one, and one that was draining beside it.
-    for _ in 0..2 {
+    // The last connection may be closing, and others that were draining beside it.
+    for _ in 0..=simulation.machine.policy.drains.get() {
         if simulation.trace.generation() == Some(fresh) {
             break;
         }
@@ -154,8 +154,8 @@ fn restarts(simulation: &Simulation) -> Result<(), Violation> {
 fn ends_disabled(simulation: &Simulation) -> Result<(), Violation> {
     let opened = simulation.trace.opened;
     let mut simulation = simulation.step(&TimedInput::at_once(Input::Disable))?.next;
-    // Two connections may be closing: the last one, and one that was draining beside it.
-    for _ in 0..2 {
+    // The last connection may be closing, and others that were draining beside it.
+    for _ in 0..=simulation.machine.policy.drains.get() {
         if simulation.machine.state == State::Disabled {
             break;
         }

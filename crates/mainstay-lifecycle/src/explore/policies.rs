@@ -38,6 +38,7 @@ pub(super) fn patient() -> Policy {
             misses: count(2),
         }),
         idle_stop: None,
+        drains: count(1),
         limits: TimeLimits {
             turn: ticks(5),
             open: ticks(6),
@@ -57,6 +58,14 @@ pub(super) fn strict() -> Policy {
         probe: None,
         idle_stop: Some(ticks(6)),
         ..patient()
+    }
+}
+
+/// The same, with two connections that may drain beside the next one.
+pub(super) fn twice_drained() -> Policy {
+    Policy {
+        drains: count(2),
+        ..strict()
     }
 }
 

@@ -119,11 +119,11 @@ impl Simulation {
     /// Returns how many inputs that were.
     pub(super) fn check_stale_inputs(&self) -> Result<u64, Violation> {
         let (current, fresh) = (self.trace.generation(), self.trace.fresh());
-        let closes = [self.machine.closing(), self.machine.draining()];
+        let closes: Vec<_> = self.closes().collect();
         let mut checked = 0;
         let old = 1.max(fresh.0.saturating_sub(OLD_GENERATIONS_LIMIT))..=fresh.0;
         for generation in old.map(Generation).filter(|old| current != Some(*old)) {
-            let close = (!closes.contains(&Some(generation))).then_some(Input::Closed(generation));
+            let close = (!closes.contains(&generation)).then_some(Input::Closed(generation));
             let absent = self.machine.unreachable() == Some(generation);
             let back = (!absent).then_some(Input::Reachable(generation));
             for report in reports(generation).into_iter().chain(close).chain(back) {
@@ -175,10 +175,7 @@ impl Simulation {
             });
             events.extend(reports.map(TimedInput::at_once));
         }
-        for closing in [self.machine.closing(), self.machine.draining()]
-            .into_iter()
-            .flatten()
-        {
+        for closing in self.closes() {
             events.push(TimedInput::at_once(Input::Closed(closing)));
         }
         if let Some(absent) = self.machine.unreachable() {
@@ -200,6 +197,11 @@ impl Simulation {
             );
         }
         events
+    }
+
+    /// The connections that are being closed.
+    fn closes(&self) -> impl Iterator<Item = Generation> {
+        self.machine.closing().into_iter().chain(self.machine.draining())
     }
 
     /// How long no input may come: until the deadline, or far beyond it. Without a deadline: until a token came back.

@@ -19,7 +19,8 @@ pub(super) struct Trace {
     pub(super) opened: u64,
     pub(super) current: Option<Current>,
     pub(super) closing: Option<Closing>,
-    pub(super) draining: Option<Closing>,
+    /// The oldest first.
+    pub(super) draining: Vec<Closing>,
     pub(super) is_wanted: bool,
     pub(super) failures: u32,
     /// When the bucket will be full again: tokens and refill time in one number, unlike in the machine.
@@ -90,7 +91,7 @@ impl Trace {
             opened: 0,
             current: None,
             closing: None,
-            draining: None,
+            draining: Vec::new(),
             is_wanted: false,
             failures: 0,
             full_at: now,
@@ -163,7 +164,7 @@ impl Trace {
             Input::Closed(generation) => {
                 let is_it = |closing: &mut Closing| closing.generation == *generation;
                 self.closing.take_if(is_it);
-                self.draining.take_if(is_it);
+                self.draining.retain_mut(|closing| !is_it(closing));
             }
             Input::CallAnswered(_) => {
                 if let Some(current) = self.current.as_mut().filter(|current| current.is_listed()) {
@@ -263,12 +264,19 @@ impl Trace {
                         let is_timeout = matches!(input, Input::Timer(_)) && closing.by <= now;
                         closing.generation == generation && is_timeout
                     };
-                    let is_displaced =
-                        |closing: &mut Closing| closing.generation == generation && expected.beside;
-                    let abandoned = self.closing.take_if(is_overdue);
-                    let abandoned = abandoned.or_else(|| self.draining.take_if(is_overdue));
-                    let abandoned = abandoned.or_else(|| self.draining.take_if(is_displaced));
-                    ensure(abandoned.is_some(), Violation::WrongAbandon)?;
+                    let is_overdue_close = self.closing.take_if(is_overdue).is_some();
+                    let is_overdue_drain = self.draining.extract_if(.., is_overdue).next().is_some();
+                    // Only the oldest gives way, and only if there are too many.
+                    let is_displaced = expected.beside
+                        && self.draining.len() == policy.drains.get() as usize
+                        && self.draining[0].generation == generation;
+                    if is_displaced && !is_overdue_drain {
+                        self.draining.remove(0);
+                    }
+                    ensure(
+                        is_overdue_close || is_overdue_drain || is_displaced,
+                        Violation::WrongAbandon,
+                    )?;
                 }
                 Effect::Hold(generation, until) => {
                     ensure(self.generation() == Some(generation), Violation::WrongGeneration)?;
@@ -363,12 +371,14 @@ impl Trace {
             mode,
             by: now + timeout,
         };
-        let place = if expected.beside {
-            &mut self.draining
-        } else {
-            &mut self.closing
-        };
-        ensure(place.replace(closing).is_none(), Violation::TwoConnections)
+        if expected.beside {
+            self.draining.push(closing);
+            return ensure(
+                self.draining.len() <= policy.drains.get() as usize,
+                Violation::TwoConnections,
+            );
+        }
+        ensure(self.closing.replace(closing).is_none(), Violation::TwoConnections)
     }
 
     /// Moves every moment by `shift`. Moments that only matter until they are over are kept at `now` from then on.

@@ -209,46 +209,42 @@ fn a_server_without_a_process_is_dialled_beside_the_one_that_it_replaces() {
     let new = server.generation();
     assert_eq!(effects.first(), Some(&Effect::Close(old, CloseMode::Drain)));
     assert_eq!(effects.last(), Some(&Effect::Open(new)), "at once");
-    assert_eq!(server.machine.draining(), Some(old));
+    assert_eq!(server.draining(), [old]);
     server.connect();
-    assert_eq!(
-        server.machine.draining(),
-        Some(old),
-        "its calls go on beside the new one"
-    );
+    assert_eq!(server.draining(), [old], "its calls go on beside the new one");
     server.lose();
     server.wait_for_dial();
     server.connect();
-    assert_eq!(
-        server.machine.draining(),
-        Some(old),
-        "a loss of the new one is not its own"
-    );
+    assert_eq!(server.draining(), [old], "a loss of the new one is not its own");
     assert_eq!(server.give(Input::Closed(old)), []);
     assert_eq!(
-        (server.machine.draining(), server.kind()),
-        (None, StateKind::Connected)
+        (server.draining(), server.kind()),
+        (Vec::new(), StateKind::Connected)
     );
 }
 
 #[test]
-fn only_the_last_replaced_connection_drains_beside_the_next() {
+fn two_replaced_connections_drain_beside_the_next_and_a_third_ends_the_oldest() {
     let mut server = Server::connected(Policy::default());
     let first = server.generation();
     server.give(Input::Replace { beside: true });
     server.give(Input::Replace { beside: true });
     assert_eq!(
-        server.machine.draining(),
-        Some(first),
+        server.draining(),
+        [first],
         "an unconnected server has no calls to finish"
     );
     let second = server.connect();
     let effects = server.give(Input::Replace { beside: true });
+    assert_eq!(effects[0], Effect::Close(second, CloseMode::Drain));
+    assert_eq!(server.draining(), [first, second]);
+    let third = server.connect();
+    let effects = server.give(Input::Replace { beside: true });
     assert_eq!(
         effects[..2],
-        [Effect::Abandon(first), Effect::Close(second, CloseMode::Drain)]
+        [Effect::Abandon(first), Effect::Close(third, CloseMode::Drain)]
     );
-    assert_eq!(server.machine.draining(), Some(second));
+    assert_eq!(server.draining(), [second, third]);
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn a_connection_that_takes_nothing_new_finishes_its_calls_beside_the_next() {
         Some(&Effect::Open(server.generation())),
         "at once"
     );
-    assert_eq!(server.machine.draining(), Some(retired));
+    assert_eq!(server.draining(), [retired]);
     assert_eq!(
         (server.kind(), server.machine.failures()),
         (StateKind::Reconnecting, 0)
@@ -67,6 +67,20 @@ fn a_connection_that_takes_nothing_new_finishes_its_calls_beside_the_next() {
     unproven.give(Input::Retired(unproven.generation(), Recovery::Retry));
     assert_eq!(unproven.machine.failures(), 1, "it counts like every loss");
     assert!(unproven.pause().is_some_and(|(pause, _)| !pause.is_zero()));
+}
+
+#[test]
+fn a_second_loss_soon_after_the_first_cuts_no_calls() {
+    let mut server = Server::proven(Policy::default());
+    let first = server.generation();
+    server.give(Input::Retired(first, Recovery::Retry));
+    let second = server.connect();
+    server.give(Input::CallAnswered(second));
+    let effects = server.give(Input::Retired(second, Recovery::Retry));
+    assert_eq!(effects.first(), Some(&Effect::Close(second, CloseMode::Drain)));
+    assert_eq!(server.draining(), [first, second]);
+    server.give(Input::Closed(first));
+    assert_eq!(server.draining(), [second]);
 }
 
 #[test]
@@ -95,7 +109,7 @@ fn a_call_that_needs_a_login_lets_the_others_finish() {
         Some(&Effect::Open(server.generation())),
         "the login waits for no call"
     );
-    assert_eq!(server.machine.draining(), Some(refused));
+    assert_eq!(server.draining(), [refused]);
 }
 
 #[test]
@@ -158,7 +172,7 @@ fn a_connection_that_nobody_uses_yet_is_cut_when_it_takes_nothing_new() {
     server.give(Input::Opened(generation));
     let effects = server.give(Input::Retired(generation, Recovery::Retry));
     assert_eq!(effects.first(), Some(&Effect::Close(generation, CloseMode::Cut)));
-    assert_eq!(server.machine.draining(), None);
+    assert_eq!(server.draining(), []);
 }
 
 #[test]

@@ -165,6 +165,11 @@ impl Server {
         self.machine.state().kind()
     }
 
+    /// The generations that finish their calls beside the current one.
+    pub(crate) fn draining(&self) -> Vec<Generation> {
+        self.machine.draining().collect()
+    }
+
     pub(crate) fn generation(&self) -> Generation {
         self.machine
             .state()

@@ -164,7 +164,8 @@ fn a_server_gets_the_default_variables_and_the_named_ones_of_its_bridge_and_no_o
         .env("UNNAMED", "private")
         .env("TERM", "xterm-test")
         .env("MAINSTAY_LOG", "debug");
-    let _host = Host::of(&mut bridge);
+    let mut host = Host::of(&mut bridge);
+    host.begin_call("any", &json!({}));
     wait_until("the server starts", || out.exists());
     let environment = fs::read_to_string(&out).unwrap();
     let names: BTreeSet<&str> = environment

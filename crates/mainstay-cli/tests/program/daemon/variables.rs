@@ -162,7 +162,7 @@ fn commands_use_a_server_of_the_daemon_whose_variable_only_the_daemon_has() {
     let ran = shared.sandbox.run(&["check"]);
     ran.exits(2)
         .says("the variable NEW is not set")
-        .prints("1 of 3 servers up; down: rude; not used: new");
+        .prints("1 of 2 servers up; down: rude; not used: new");
     assert!(!ran.stderr.contains("GREETING"), "{}", ran.stderr);
     // What is configured is read in this shell.
     shared

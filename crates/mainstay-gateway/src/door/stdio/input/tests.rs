@@ -175,7 +175,9 @@ async fn a_client_is_known_by_its_first_request_and_nothing_of_its_input_is_lost
     let legacy = Introduction::new(raw(r#"{"experimental":{"x":1.0}}"#))
         .client_info(raw(r#"{"name":"c","x-more":"\u0031"}"#))
         .protocol_version("2025-03-26");
-    let modern = Introduction::new(raw(r#"{"roots":{}}"#)).client_info(raw(r#"{"name":"m"}"#));
+    let modern = Introduction::new(raw(r#"{"roots":{}}"#))
+        .client_info(raw(r#"{"name":"m"}"#))
+        .protocol_version("2026-07-28");
     for (lines, known) in [
         (vec![INITIALIZE], Some(&legacy)),
         (vec![MODERN], Some(&modern)),
