@@ -156,8 +156,8 @@ mod tests {
                 "{configured}"
             );
         }
-        let legacy = r#""legacy-http": { "url": "http://127.0.0.1:1/mcp", "era": "legacy" }"#;
-        assert!(configured.contains(legacy), "{configured}");
+        let modern = r#""modern-http": { "url": "http://127.0.0.1:1/mcp", "era": "modern" }"#;
+        assert!(configured.contains(modern), "{configured}");
         assert!(configured.contains(r#""stdio": { "command": "/bin/server" }"#));
     }
 
