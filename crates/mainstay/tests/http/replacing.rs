@@ -36,7 +36,7 @@ async fn a_call_that_runs_when_a_token_is_rotated_holds_no_new_call_up() {
 }
 
 #[tokio::test]
-async fn a_second_replacement_cuts_the_calls_that_outlived_the_first() {
+async fn calls_outlive_two_replacements_and_the_third_cuts_them() {
     let remote = well(mainstay_testkit::Speaks::Legacy).await;
     let (fleet, server) = keep(web_at(&remote).bearer_token("one"));
     let mut generation = connected(&server).await;
@@ -49,7 +49,7 @@ async fn a_second_replacement_cuts_the_calls_that_outlived_the_first() {
             .await
     });
     assert!(remote.wait_for("tools/call", 1, SOON).await);
-    for token in ["two", "three"] {
+    for token in ["two", "three", "four"] {
         assert!(!running.is_finished());
         let rotated = web_at(&remote)
             .bearer_token(token)
