@@ -6,7 +6,7 @@ use mainstay::ServerConfig;
 use mainstay_control::api::{DesiredState, ServerOrigin, StateName};
 use mainstay_control::{Control, Role, ServerGroup};
 use mainstay_gateway::Gateway;
-use mainstay_testkit::{FaultyServer, Script};
+use mainstay_testkit::{Fault, FaultyServer, Rule, Script, Step};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -182,7 +182,12 @@ async fn an_ad_hoc_server_is_found_under_the_name_that_it_is_shown_as_until_it_i
 
 #[tokio::test]
 async fn the_status_says_which_tools_give_way_to_those_of_another_server_and_how_calls_failed() {
-    let offering = |tool: &str| Memory::new(Script::new().without_builtin_tools().tool(tool));
+    let refusal = Fault::Error {
+        code: -32602,
+        message: "no such arguments".to_owned(),
+    };
+    let refusing = Script::new().rule(Rule::new(Step::Call, refusal));
+    let offering = |tool: &str| Memory::new(refusing.clone().without_builtin_tools().tool(tool));
     // Both are `a___c` for those who use all servers together.
     let (first, second) = (offering("_c"), offering("c"));
     let world = World::of(&[("a", &first), ("a_", &second)]).await;
@@ -213,10 +218,7 @@ async fn the_status_says_which_tools_give_way_to_those_of_another_server_and_how
     let server = fleet.server(owner).expect("configured");
     assert_eq!(status.call_failures, []);
     for _ in 0..2 {
-        server
-            .call("no-such-tool", &json!({}))
-            .await
-            .expect_err("unknown");
+        server.call("any", &json!({})).await.expect_err("refused");
     }
     server.disable().await.expect("disabled");
     server.call("c", &json!({})).await.expect_err("disabled");
