@@ -36,21 +36,22 @@ async fn a_call_that_runs_when_a_token_is_rotated_holds_no_new_call_up() {
 }
 
 #[tokio::test]
-async fn calls_outlive_two_replacements_and_the_third_cuts_them() {
+async fn calls_outlive_two_replacements_and_the_third_cuts_the_oldest() {
     let remote = well(mainstay_testkit::Speaks::Legacy).await;
     let (fleet, server) = keep(web_at(&remote).bearer_token("one"));
     let mut generation = connected(&server).await;
-    let caller = server.clone();
-    let running = tokio::spawn(async move {
-        let options = CallOptions::default().replay(mainstay::config::Replay::Never);
-        caller
-            .call("sleep_ms", &json!({ "ms": 600_000 }))
-            .options(options)
-            .await
-    });
-    assert!(remote.wait_for("tools/call", 1, SOON).await);
-    for token in ["two", "three", "four"] {
-        assert!(!running.is_finished());
+    let mut running = Vec::new();
+    for (number, token) in ["two", "three", "four"].into_iter().enumerate() {
+        let caller = server.clone();
+        running.push(tokio::spawn(async move {
+            let options = CallOptions::default().replay(mainstay::config::Replay::Never);
+            caller
+                .call("sleep_ms", &json!({ "ms": 600_000 }))
+                .options(options)
+                .await
+        }));
+        assert!(remote.wait_for("tools/call", number + 1, SOON).await);
+        assert!(running.iter().all(|call| !call.is_finished()));
         let rotated = web_at(&remote)
             .bearer_token(token)
             .build()
@@ -58,8 +59,9 @@ async fn calls_outlive_two_replacements_and_the_third_cuts_them() {
         fleet.apply([rotated]).await;
         generation = beyond(&server, generation).await;
     }
-    let cut = tokio::time::timeout(Duration::from_secs(20), running).await;
+    let cut = tokio::time::timeout(Duration::from_secs(20), running.remove(0)).await;
     let cut = cut.expect("long before its drain is over").expect("no panic");
     assert!(cut.expect_err("it was cut").may_have_run());
-    assert_eq!(sent(&remote, "tools/call"), 1);
+    assert!(running.iter().all(|call| !call.is_finished()), "the others go on");
+    assert_eq!(sent(&remote, "tools/call"), 3);
 }
