@@ -85,7 +85,7 @@ async fn through_gateway(
     Ok(figures)
 }
 
-/// The same server, to which the gateway speaks without a session because its configuration says so.
+/// Calls to the rmcp server with `"era": "modern"` in its configuration: the gateway opens no session.
 async fn in_modern_era(effort: Effort) -> Fallible<Vec<Figure>> {
     let (home, web) = (TempDir::new()?, Web::start(EchoKind::Rmcp, RESULT)?);
     let pipe = Echo::new(EchoKind::Rmcp, EchoTransport::Stdio, RESULT);

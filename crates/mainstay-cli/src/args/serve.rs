@@ -174,7 +174,7 @@ impl EraChoice {
         }
     }
 
-    /// The same in the words of a bridge.
+    /// This era as a bridge writes it into its first line.
     pub(crate) const fn pinned(self) -> PinnedEra {
         match self {
             Self::Legacy => PinnedEra::Legacy,

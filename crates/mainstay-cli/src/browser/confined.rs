@@ -1,6 +1,6 @@
 //! Whether a browser runs in a sandbox, or on another machine, where it cannot read the private files of this user.
 //!
-//! What cannot be found out counts as an ordinary browser: the person sees that nothing opens, and is told of the option for a code.
+//! A browser of an unknown kind counts as an ordinary one. If nothing opens, the terminal names the option for a code.
 
 use std::env;
 use std::fs;
@@ -16,13 +16,13 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
 /// The longest script that is looked into: those that only start a browser in a sandbox are shorter.
 const SCRIPT_LIMIT: u64 = 4096;
 
-/// What the command of a sandboxed program, or a script that starts it, contains.
+/// Words in the command of a sandboxed program, or in a script that starts one.
 const SANDBOX_COMMANDS: &[&str] = &["/snap/bin/", "flatpak run", "/flatpak "];
 
 /// Where sandboxed programs, and the files that describe them, are.
 const SANDBOX_PLACES: &[&str] = &["/snap/", "/var/lib/snapd/", "/flatpak/exports/"];
 
-/// What opens an address on another machine: WSL, and the terminal of an editor.
+/// Programs that open an address on another machine: those of WSL, and of the terminal of an editor.
 const REMOTE_OPENERS: &[&str] = &["wslview", "wsl-open", "helpers/browser.sh"];
 
 /// Programs that ask the desktop which browser to start.
@@ -137,7 +137,7 @@ fn applications() -> Vec<PathBuf> {
     bases.into_iter().map(|base| base.join("applications")).collect()
 }
 
-/// What a command prints, if it answers in time.
+/// The output of a command, if it ends in time.
 fn run_query(words: &[&str]) -> Option<String> {
     let (program, arguments) = words.split_first()?;
     let mut child = Command::new(program)

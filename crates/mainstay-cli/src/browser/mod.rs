@@ -24,7 +24,7 @@ use crate::output::{Screen, plain, text};
 /// How long a browser may take to open the file: one on a busy machine takes some seconds to start.
 pub(crate) const BROWSER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What opens an address on this system.
+/// Programs that open an address on this system.
 #[cfg(target_os = "macos")]
 const OPENERS: &[&str] = &["open"];
 #[cfg(not(target_os = "macos"))]
