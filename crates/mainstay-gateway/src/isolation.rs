@@ -203,16 +203,19 @@ impl Isolated {
         Ok(())
     }
 
-    /// The configuration of an own server, with the era that the template server speaks.
+    /// The configuration of an own server. If the template server speaks the modern era, the server has no other one, or is to
+    /// speak it. Otherwise the session's client decides.
     fn config(&self, server: &str, template: &Catalog) -> Option<ServerConfig> {
         let config = self.servers.load().get(server)?.clone();
         let about = template.server(server).map(|listed| listed.about());
-        let era = match about.and_then(|about| about.protocol_version.as_deref()) {
-            Some(version) if MODERN_VERSIONS.contains(&version) => Era::Modern,
-            Some(_) => Era::Legacy,
-            None => return Some(config),
-        };
-        Some(config.expecting(era))
+        let is_modern = about
+            .and_then(|about| about.protocol_version.as_deref())
+            .is_some_and(|version| MODERN_VERSIONS.contains(&version));
+        Some(if is_modern {
+            config.expecting(Era::Modern)
+        } else {
+            config
+        })
     }
 }
 

@@ -160,7 +160,8 @@ pub trait ServerExt {
     ) -> impl Future<Output = Result<Generation, NotifyError>> + Send;
 
     /// Adds extensions that a client of the gateway declares (`capabilities.extensions`) to those that the server receives. The server
-    /// receives them with its next connection; settings of one extension that several clients declare are joined.
+    /// receives them with its next connection, also after a restart if catalogs are kept on disk; settings of one extension that
+    /// several clients declare are joined.
     fn declare_extensions(&self, declared: &RawJson);
 
     /// Asks the server to report on a task, on this connection and on every one after it, until the task has ended. Its
@@ -253,8 +254,14 @@ impl ServerExt for Server {
     }
 
     fn declare_extensions(&self, declared: &RawJson) {
-        self.0
-            .change_interests(|interests| interests.extensions.add(declared));
+        let is_new = self.0.change_interests(|interests| {
+            let before = interests.extensions.clone();
+            interests.extensions.add(declared);
+            interests.extensions != before
+        });
+        if is_new {
+            self.0.inbox.extensions_declared();
+        }
     }
 
     async fn follow_task(&self, id: &str) -> Result<bool, CallError> {

@@ -232,14 +232,17 @@ fn public(server: &str, entry: RawJson) -> RawJson {
 
 impl Subscribers {
     /// The sessions that get a notification of an extension which belongs to no call. That a list has changed says nothing of any
-    /// client: all that declare the extension get it. Anything else may be one client's own, and goes to the one that there is.
+    /// client: all that declare the extension get it. Anything else may be one client's own. The only client gets everything, as it
+    /// would directly.
     pub(super) fn sessions_for_extension(&self, server: &str, method: &str) -> Vec<Arc<Client>> {
         let Some(namespace) = namespace(method) else {
             return Vec::new();
         };
         let mut sessions = self.sessions_of(server, usize::MAX);
-        let of_change = method.ends_with("/list_changed");
-        if !of_change && sessions.len() > 1 {
+        if sessions.len() <= 1 {
+            return sessions;
+        }
+        if !method.ends_with("/list_changed") {
             return Vec::new();
         }
         sessions.retain(|session| declares(&session.declared(), namespace));

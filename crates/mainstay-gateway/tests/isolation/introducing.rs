@@ -69,8 +69,12 @@ async fn a_session_s_own_server_gets_the_client_s_introduction_and_again_after_a
 
 #[tokio::test]
 async fn a_session_s_own_modern_server_gets_the_client_s_introduction_with_each_request() {
-    for modern in [false, true] {
-        let (own, all) = (speaking(Speaks::Modern), server());
+    for (speaks, modern) in [
+        (Speaks::Modern, false),
+        (Speaks::Modern, true),
+        (Speaks::Both, true),
+    ] {
+        let (own, all) = (speaking(speaks), server());
         let gateway = gateway(&own, &all).await;
         let mut client = Client::connect(&gateway, Scope::Server("own".into()));
         let [ask, call] = caller(modern);

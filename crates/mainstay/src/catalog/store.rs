@@ -15,6 +15,7 @@ use std::time::SystemTime;
 
 use super::ServerCatalog;
 use super::pages::MAX_BYTES;
+use crate::wire::RawJson;
 
 mod file;
 #[cfg(any(test, fuzzing))]
@@ -66,6 +67,8 @@ pub(crate) struct Stored {
     /// When the server listed it; kept to the millisecond.
     pub(crate) listed_at: SystemTime,
     pub(crate) catalog: ServerCatalog,
+    /// The extensions that the server's clients declared, as one object.
+    pub(crate) extensions: Option<RawJson>,
 }
 
 /// Why the store could not do its work. A file that cannot be understood is not among the reasons.

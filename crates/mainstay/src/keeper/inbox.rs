@@ -29,6 +29,8 @@ pub(crate) enum KeeperMessage {
     /// Something changed that only the status shows: how far a connection is with its subscriptions, or a probe that was not
     /// answered.
     Shown,
+    /// A client declared an extension that no client declared before.
+    ExtensionsDeclared,
     /// A task ended with a panic.
     Panicked(KeeperTask, Panicked),
     /// The stored catalog, read after the keeper was started.
@@ -124,6 +126,10 @@ impl Inbox {
 
     pub(crate) fn progress(&self, generation: Generation, progress: StartProgress) {
         self.post(KeeperMessage::Progress(generation, progress));
+    }
+
+    pub(crate) fn extensions_declared(&self) {
+        self.post(KeeperMessage::ExtensionsDeclared);
     }
 
     pub(crate) fn show(&self) {

@@ -104,6 +104,13 @@ impl LastGood {
         Listing::Good { ttl: catalog.ttl() }
     }
 
+    /// Keeps what the server's clients declare now beside the catalog.
+    pub(super) fn save_extensions(&mut self, slot: &Slot) {
+        if let (Some(writer), Some(offers)) = (&mut self.writer, &self.offers) {
+            writer.save_extensions(slot, offers.catalog());
+        }
+    }
+
     /// Publishes the last-good catalog as stale.
     pub(super) fn mark_stale(&mut self, slot: &Slot, tasks: &mut Tasks) {
         let since = *self.stale_since.get_or_insert_with(SystemTime::now);

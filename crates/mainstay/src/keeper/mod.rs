@@ -241,6 +241,7 @@ impl Keeper {
             KeeperMessage::Prepared(offers) => {
                 self.last_good.take_prepared(&self.slot, &mut self.tasks, offers);
             }
+            KeeperMessage::ExtensionsDeclared => self.last_good.save_extensions(&self.slot),
             KeeperMessage::Shown => {}
         }
         self.reported_failure = None;

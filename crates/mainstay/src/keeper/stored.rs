@@ -17,6 +17,7 @@ use crate::catalog::{CatalogStore, PreparedOffers, STORE_TARGET, ServerCatalog, 
 use crate::config::Target;
 use crate::protocol::Dialect;
 use crate::server::Slot;
+use crate::wire::RawJson;
 
 /// How long the start of a fleet waits for the stored catalogs. What is read later is published when it is there.
 const LOAD_GRACE: Duration = Duration::from_millis(500);
@@ -89,6 +90,9 @@ fn load(slot: &Slot, store: &dyn CatalogStore) -> Option<LoadedCatalog> {
         }
     };
     let dialect = stored.era.as_deref().and_then(Dialect::from_word);
+    if let Some(declared) = &stored.extensions {
+        slot.change_interests(|interests| interests.extensions.add(declared));
+    }
     let catalog = Arc::new(stored.catalog);
     Some(LoadedCatalog {
         on_disk: OnDisk {
@@ -97,6 +101,7 @@ fn load(slot: &Slot, store: &dyn CatalogStore) -> Option<LoadedCatalog> {
             is_private: catalog.is_private(),
             is_removed: false,
             listed_at: stored.listed_at,
+            extensions: stored.extensions,
         },
         offers: PreparedOffers::new(&slot.name, catalog, settings.view.clone()),
     })
@@ -108,6 +113,8 @@ pub(super) struct OnDisk {
     pub(super) identity: String,
     pub(super) dialect: Option<Dialect>,
     pub(super) listed_at: SystemTime,
+    /// What the server's clients declared.
+    extensions: Option<RawJson>,
     is_private: bool,
     /// The file was removed instead.
     is_removed: bool,
@@ -164,17 +171,37 @@ impl CatalogWriter {
             is_private: catalog.is_private(),
             is_removed: catalog.is_private() && has_provider && !is_owned,
             listed_at: SystemTime::now(),
+            extensions: declared_extensions(slot),
         };
         let has_failed = self.has_failed.swap(false, Ordering::Relaxed);
         if !is_new && !has_failed && self.on_disk.as_ref().is_some_and(|last| last.covers(&next)) {
             return;
         }
+        self.write(slot, catalog, next);
+    }
+
+    /// Writes the last listing again with what the server's clients declare now.
+    pub(super) fn save_extensions(&mut self, slot: &Slot, catalog: &ServerCatalog) {
+        let Some(last) = &self.on_disk else {
+            return;
+        };
+        let next = OnDisk {
+            extensions: declared_extensions(slot),
+            ..last.clone()
+        };
+        if next != *last {
+            self.write(slot, catalog, next);
+        }
+    }
+
+    fn write(&mut self, slot: &Slot, catalog: &ServerCatalog, next: OnDisk) {
         let stored = Stored {
             identity: next.identity.clone(),
             server: slot.name.to_string(),
-            era: dialect.map(|dialect| dialect.as_str().to_owned()),
+            era: next.dialect.map(|dialect| dialect.as_str().to_owned()),
             listed_at: next.listed_at,
             catalog: catalog.clone(),
+            extensions: next.extensions.clone(),
         };
         self.writes.write((Arc::new(stored), next.is_removed));
         self.on_disk = Some(next);
@@ -184,6 +211,10 @@ impl CatalogWriter {
     pub(super) async fn finish(self) {
         let _ = timeout(SAVE_GRACE, self.writes.finish()).await;
     }
+}
+
+fn declared_extensions(slot: &Slot) -> Option<RawJson> {
+    slot.with_interests(|interests| interests.extensions.declared())
 }
 
 impl OnDisk {
@@ -247,6 +278,7 @@ mod tests {
             identity: "i".to_owned(),
             dialect: None,
             listed_at,
+            extensions: None,
             is_private: false,
             is_removed: false,
         };

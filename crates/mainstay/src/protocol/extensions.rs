@@ -33,6 +33,13 @@ impl ClientExtensions {
         }
     }
 
+    /// All of it as one object; `None` if no client declares anything.
+    pub(crate) fn declared(&self) -> Option<RawJson> {
+        (!self.0.is_empty())
+            .then(|| RawJson::from_value(&self.0).ok())
+            .flatten()
+    }
+
     /// The capabilities of a client together with these extensions. What the client declares itself stays as it is.
     pub(crate) fn added_to(&self, capabilities: &RawJson) -> RawJson {
         if self.0.is_empty() {

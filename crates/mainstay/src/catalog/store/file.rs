@@ -47,6 +47,8 @@ struct StoredBody {
     /// Which of the four lists the server marked private, in this order.
     #[serde(default)]
     private: [bool; 4],
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client_extensions: Option<RawJson>,
 }
 
 pub(super) fn encode(stored: &Stored) -> Vec<u8> {
@@ -76,6 +78,7 @@ pub(super) fn encode(stored: &Stored) -> Vec<u8> {
         resources: raw(Kind::Resource),
         resource_templates: raw(Kind::Template),
         private: Kind::ALL.map(|kind| stored.catalog.caching(kind).is_some_and(Caching::is_private)),
+        client_extensions: stored.extensions.clone(),
     };
     let json = serde_json::to_vec(&body).expect("texts, numbers and raw JSON can be written as JSON");
     let mut bytes = first_line(&json).into_bytes();
@@ -120,6 +123,7 @@ pub(super) fn decode(bytes: &[u8], identity: &str) -> Result<Stored, DecodeError
         server: body.server,
         era: body.era,
         listed_at,
+        extensions: body.client_extensions,
     })
 }
 

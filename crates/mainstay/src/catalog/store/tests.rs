@@ -28,6 +28,7 @@ fn stored(catalog: ServerCatalog) -> Stored {
         era: Some("modern".into()),
         listed_at: SystemTime::UNIX_EPOCH + Duration::from_millis(1_234_567),
         catalog,
+        extensions: Some(raw(r#"{"x/ui":{"mimeTypes":["a"]}}"#)),
     }
 }
 
@@ -60,6 +61,7 @@ fn a_catalog_comes_back_byte_for_byte_and_is_published_as_before() {
     let after = store.load(IDENTITY).unwrap().unwrap();
 
     assert_eq!(after.catalog, before.catalog);
+    assert_eq!(after.extensions, before.extensions);
     let order: Vec<_> = after.catalog.listed(Kind::Tool).map(Item::key).collect();
     assert_eq!(order, ["odd", "after"], "in the server's order");
     assert_eq!(
