@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::effect::Cause;
+use crate::explore::Generations;
 use crate::explore::search::{Edge, SearchScope};
 use crate::explore::simulation::Pace;
 use crate::state::StateKind;
@@ -54,33 +55,46 @@ pub(super) fn diagram(edges: &BTreeSet<Edge>) -> String {
 }
 
 /// The part of the documents that shows what the exploration covers.
-pub(super) fn scope_table(scopes: &[SearchScope]) -> String {
-    let mut page =
-        "| scope | policies | connections followed | inputs come |\n| --- | --- | --- | --- |\n".to_owned();
-    for scope in scopes {
+pub(super) fn scope_table(scopes: &[(SearchScope, Generations)]) -> String {
+    let mut page = "| scope | policies | connections followed at each change | at night | inputs come |\n\
+         | --- | --- | --- | --- | --- |\n"
+        .to_owned();
+    for (scope, Generations { gate, full, .. }) in scopes {
         let paces = match scope.pace {
             Pace::Deadlines => "at a deadline, or right after the last input",
             Pace::Ticks => "also at every tick between two deadlines",
         };
         let policies = scope.policies.len();
-        page += &format!(
-            "| {} | {policies} | {} | {paces} |\n",
-            scope.name, scope.generations
-        );
+        page += &format!("| {} | {policies} | {gate} | {full} | {paces} |\n", scope.name);
     }
     page
 }
 
-/// Compares a file of the repository with what the exploration saw, or writes it.
-pub(super) fn compare_file(path: &str, text: &str) {
+/// The file that lists the edges.
+const FILE: &str = "edges.txt";
+
+/// Compares the list of the edges with those that the exploration saw, or writes it.
+pub(super) fn compare_file(text: &str) {
     compare_or_write(
-        path,
-        &std::fs::read_to_string(full(path)).unwrap_or_default(),
+        FILE,
+        &std::fs::read_to_string(full(FILE)).unwrap_or_default(),
         text,
     );
 }
 
-/// Does the same for the part of a file between the comments `<!-- NAME -->` and `<!-- end of NAME -->`.
+/// Fails if an edge is not in the list.
+pub(super) fn check_listed(edges: &BTreeSet<Edge>) {
+    let listed = std::fs::read_to_string(full(FILE)).expect("the edges are listed");
+    let listed: BTreeSet<&str> = listed.lines().collect();
+    let seen = table(edges);
+    let new: Vec<&str> = seen.lines().filter(|line| !listed.contains(line)).collect();
+    assert!(
+        new.is_empty(),
+        "{FILE} lacks {new:#?}; to write it, set {UPDATE_VARIABLE}=1 and MAINSTAY_EXPLORE=full"
+    );
+}
+
+/// Compares or writes the part of a file between the comments `<!-- NAME -->` and `<!-- end of NAME -->`.
 pub(super) fn compare_part(path: &str, name: &str, text: &str) {
     let kept = std::fs::read_to_string(full(path)).expect("the file is there");
     let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->\n"));

@@ -7,7 +7,7 @@ use std::fmt;
 use crate::effect::Cause;
 use crate::explore::invariants::Violation;
 use crate::explore::simulation::{Pace, Simulation, TimedInput};
-use crate::explore::{is_small, liveness, policies};
+use crate::explore::{Bound, liveness, policies};
 use crate::policy::Policy;
 use crate::state::StateKind;
 
@@ -121,6 +121,7 @@ impl fmt::Display for Counterexample {
 /// Some seconds of a test run, and some thousands of connections.
 const EVENTS: usize = 150_000;
 
+const EVENTS_IN_GATE: usize = 50_000;
 const EVENTS_IN_SMALL: usize = 10_000;
 
 /// The walk is the same on every run, so that a violation can be examined.
@@ -140,7 +141,11 @@ fn a_long_random_walk_breaks_no_invariant() {
         beside: true,
         refusals: true,
     };
-    let events = if is_small() { EVENTS_IN_SMALL } else { EVENTS };
+    let events = match Bound::chosen() {
+        Bound::Small => EVENTS_IN_SMALL,
+        Bound::Gate => EVENTS_IN_GATE,
+        Bound::Full => EVENTS,
+    };
     let (opened, violation) = walk(&scope, events);
     println!("{events} events, {opened} connections");
     assert_eq!(violation, None);
