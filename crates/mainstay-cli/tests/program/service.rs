@@ -329,7 +329,6 @@ fn an_input_that_is_not_the_socket_is_refused() {
     let inputs = [OwnedFd::from(elsewhere), OwnedFd::from(end)];
     for input in inputs.map(Stdio::from).into_iter().chain([Stdio::null()]) {
         let mut command = sandbox.command(&["daemon", "run", "--socket-on-stdin"]);
-        let started = Instant::now();
         let ran = finish(
             command
                 .env("MAINSTAY_RUNTIME", &runtime)
@@ -339,7 +338,6 @@ fn an_input_that_is_not_the_socket_is_refused() {
         );
         ran.exits(1)
             .says("the standard input is not a socket that listens at");
-        assert!(started.elapsed() < Duration::from_secs(20));
     }
 }
 

@@ -139,11 +139,10 @@ fn a_host_that_closes_its_side_in_the_middle_of_a_call_disturbs_no_other() {
     let mut other = shared.host(&[], &server);
     let pid = server_pid(&mut other);
     let mut host = shared.host(&[], &server);
-    host.begin_call("sleep_ms", &json!({ "ms": 60_000 }));
+    // Longer than a test waits for the end of a host.
+    host.begin_call("sleep_ms", &json!({ "ms": 600_000 }));
     assert!(ledger.wait_for(|ledger| ledger.count("call sleep_ms") == 1, super::SOON));
-    let began = Instant::now();
     host.leave().exits(0);
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_eq!(server_pid(&mut other), pid);
     wait_until("its bridge is gone from the status", || {
         shared.status().unwrap()["bridges"].as_array().unwrap().len() == 1

@@ -10,10 +10,10 @@ use std::time::Duration;
 use mainstay_partner::partners;
 use serde_json::{Value, json};
 
-use crate::child;
-use crate::client::Era;
-use crate::server::{MAINSTAY, Server};
-use crate::way::{Home, Serving};
+use super::child;
+use super::client::Era;
+use super::server::{MAINSTAY, Server};
+use super::way::{Home, Serving};
 
 /// All that the client does, with room for a busy machine; its steps have deadlines of their own.
 const WITHIN: Duration = Duration::from_secs(150);

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use mainstay_partner::Clients;
 use serde_json::{Value, json};
 
-use crate::child;
-use crate::client::Era;
-use crate::server::{Step, Thing};
-use crate::way::Home;
+use super::child;
+use super::client::Era;
+use super::server::{Step, Thing};
+use super::way::Home;
 
 /// One run; Node takes seconds to start when the machine is busy.
 const WITHIN: Duration = Duration::from_secs(60);

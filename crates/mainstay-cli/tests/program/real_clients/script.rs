@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::child;
-use crate::client::Era;
-use crate::server::{Step, Thing};
+use super::child;
+use super::client::Era;
+use super::server::{Step, Thing};
 
 /// All steps with one server; the scripts have deadlines of their own, which are shorter.
 const WITHIN: Duration = Duration::from_secs(90);

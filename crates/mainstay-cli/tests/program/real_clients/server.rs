@@ -6,7 +6,7 @@ use std::path::Path;
 use mainstay_partner::{Partner, Partners};
 use serde_json::{Value, json};
 
-use crate::way::Way;
+use super::way::Way;
 
 pub(crate) const MAINSTAY: &str = env!("CARGO_BIN_EXE_mainstay");
 

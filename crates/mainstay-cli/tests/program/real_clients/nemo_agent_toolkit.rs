@@ -8,9 +8,9 @@ use mainstay_partner::nemo_agent_toolkit_python;
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Rule, Step};
 use serde_json::{Value, json};
 
-use crate::child;
-use crate::server::MAINSTAY;
-use crate::way::Home;
+use super::child;
+use super::server::MAINSTAY;
+use super::way::Home;
 
 const PROJECT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 

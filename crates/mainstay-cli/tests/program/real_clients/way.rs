@@ -14,8 +14,8 @@ use mainstay_testkit::procfs::ProcTree;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use crate::child::Group;
-use crate::server::{MAINSTAY, Server};
+use super::child::Group;
+use super::server::{MAINSTAY, Server};
 
 /// Longer than anything takes on a busy machine; reached only by a test that fails.
 const LONG: Duration = Duration::from_secs(30);

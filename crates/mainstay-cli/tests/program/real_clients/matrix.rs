@@ -4,16 +4,16 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use crate::client::{Client, Family};
-use crate::server::Thing;
-use crate::way::Way;
+use super::client::{Client, Family};
+use super::server::Thing;
+use super::way::Way;
 
 const HEAD: &str = "\
 # Clients in front of servers
 
 Real clients, each in front of each of three servers, through `mainstay serve` (all servers at `/mcp`, one at `/mcp/SERVER`),
 `mainstay wrap` and `mainstay connect`. A test makes this document and fails when it is not what was seen: `cargo xtask test`, in
-`crates/mainstay-cli/tests/clients`. Versions are pinned in `tests/clients` and `tests/partners`.
+`crates/mainstay-cli/tests/program/real_clients`. Versions are pinned in `tests/clients` and `tests/partners`.
 
 **yes**: seen in all four ways. **no**: seen to fail; where some ways work, they are named. **–**: the client or the server has
 no such thing; the Inspector's command line shows no progress, and offers to answer nothing but roots.
@@ -59,7 +59,7 @@ pub(crate) fn check(client: Client, seen: &[Seen]) {
     }
     assert!(
         committed == now,
-        "docs/clients.md is not what was seen of {client}; `UPDATE_MATRIX=1 cargo test -p mainstay-cli --test clients` would write:\n{now}"
+        "docs/clients.md is not what was seen of {client}; `UPDATE_MATRIX=1 cargo test -p mainstay-cli --test program real_clients` would write:\n{now}"
     );
 }
 
@@ -126,7 +126,7 @@ fn cell<'a>(seen: impl Iterator<Item = &'a Seen>) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Client, Family, HEAD, Seen, Thing, Way, document};
-    use crate::client::Era;
+    use crate::real_clients::client::Era;
 
     const PYTHON: Client = Client {
         family: Family::Python,

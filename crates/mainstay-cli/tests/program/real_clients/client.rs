@@ -5,9 +5,9 @@ use std::fmt;
 use mainstay_partner::Clients;
 use serde_json::Value;
 
-use crate::server::{Step, Thing};
-use crate::way::Home;
-use crate::{inspector, script};
+use super::server::{Step, Thing};
+use super::way::Home;
+use super::{inspector, script};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {

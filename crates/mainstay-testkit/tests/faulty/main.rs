@@ -1,0 +1,4 @@
+//! The faulty servers as processes.
+
+mod http;
+mod stdio;
