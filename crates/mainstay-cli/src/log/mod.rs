@@ -15,7 +15,8 @@ use std::sync::{Arc, OnceLock};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Registry};
+use tracing_subscriber::Registry;
+use tracing_subscriber::filter::Targets;
 
 use crate::otlp::{self, OtlpSettings};
 use crate::output::{Screen, Text, plain, text};
@@ -86,7 +87,7 @@ pub(crate) fn wanted() -> bool {
 /// Starts to log, and to take spans for a receiver of traces if there is one.
 pub(crate) fn init(screen: &Screen, logged: Logged, traces: Option<OtlpSettings>) -> Log {
     let requested = std::env::var(VARIABLE).ok().filter(|_| wanted());
-    let filter = match EnvFilter::try_new(requested.as_deref().unwrap_or(logged.filter())) {
+    let filter = match requested.as_deref().unwrap_or(logged.filter()).parse::<Targets>() {
         Ok(filter) => filter,
         Err(error) => {
             screen.warning(text!(
