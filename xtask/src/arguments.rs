@@ -4,18 +4,19 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::mutants::MutantOptions;
-
 pub(crate) const HELP: &str = "\
 Usage: cargo xtask CHORE
 
   test [--quick] [--keep-going] [-- ARGS]
-                      everything that must hold before a change is merged: format, lints, docs,
-                      tests, conformance, the dashboard, purity, a minute of fuzzing. ARGS go to the test runner, for instance a part of
-                      a test's name
+                      everything that must hold before a change is merged: format, lints, purity, tests, doctests, conformance,
+                      the dashboard, dependencies. ARGS go to the test runner, for instance a part of a test's name
       --quick         leaves out the real MCP servers and the conformance suite: no network, nothing
                       installed
       --keep-going    goes on after a failed step
+  nightly [--no-mutants | --mutants K/N]
+                      what takes too long for every change: documents, public API, features, minimum Rust, the full exploration, old
+                      SDKs, hosts, five minutes of chaos, awaken, ten minutes of fuzzing, advisories, and the mutants: all,
+                      none, or each Nth beginning with the Kth (from 0)
   partners            installs the real MCP servers and clients of the tests, under target/partners
   conformance         the MCP conformance suite against the library as a client, and against a server
                       behind the gateway
@@ -29,21 +30,19 @@ Usage: cargo xtask CHORE
                       the chaos tests for N seconds each (default 60); the seed replays a run
   fuzz [--seconds N | --minutes N]
                       the fuzz targets, one after the other, for so long in all (default: a minute)
-  mutants [-p PACKAGE] [--only TEXT]... [--shard K/N] [--jobs N] [--within MS]
-                      the mutants that the tests must catch: all, those with a TEXT in their names, or each
-                      Nth, beginning with the Kth; `--within` leaves out tests that take longer without a mutant
   public-api          writes the listings of the public API, crates/*/public-api.txt
   help                this text";
 
 const DEFAULT_CHAOS_SECONDS: u64 = 60;
 
-/// How long all fuzz targets run together by default, in the tests too.
+/// How long all fuzz targets run together by default.
 pub(crate) const FUZZ_TIME: Duration = Duration::from_secs(60);
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Chore {
     Help,
     Test(TestOptions),
+    Nightly(NightlyOptions),
     Partners,
     Rivals,
     Awaken,
@@ -52,7 +51,6 @@ pub(crate) enum Chore {
     Bench { passed_on: Vec<String> },
     Chaos(ChaosOptions),
     Fuzz { time: Duration },
-    Mutants(MutantOptions),
     PublicApi,
 }
 
@@ -61,6 +59,12 @@ pub(crate) struct TestOptions {
     pub(crate) quick: bool,
     pub(crate) keep_going: bool,
     pub(crate) passed_on: Vec<String>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NightlyOptions {
+    /// The share of the mutants, as `K/N`; `None` for none.
+    pub(crate) mutants: Option<String>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -82,6 +86,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Chore
     match chore.as_str() {
         "help" | "--help" | "-h" => Ok(Chore::Help),
         "test" => parse_test(arguments).map(Chore::Test),
+        "nightly" => parse_nightly(arguments).map(Chore::Nightly),
         "partners" => alone(Chore::Partners, &chore, arguments),
         "rivals" => alone(Chore::Rivals, &chore, arguments),
         "awaken" => alone(Chore::Awaken, &chore, arguments),
@@ -92,7 +97,6 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Chore
         }),
         "chaos" => parse_chaos(arguments).map(Chore::Chaos),
         "fuzz" => parse_fuzz(arguments).map(|time| Chore::Fuzz { time }),
-        "mutants" => parse_mutants(arguments).map(Chore::Mutants),
         "public-api" => alone(Chore::PublicApi, &chore, arguments),
         unknown => bail!("no chore is named {unknown:?}"),
     }
@@ -114,6 +118,23 @@ fn parse_test(mut arguments: impl Iterator<Item = String>) -> Result<TestOptions
             "--keep-going" => options.keep_going = true,
             "--" => options.passed_on = arguments.by_ref().collect(),
             unknown => bail!("test does not know {unknown:?}; what follows -- goes to the test runner"),
+        }
+    }
+    Ok(options)
+}
+
+fn parse_nightly(mut arguments: impl Iterator<Item = String>) -> Result<NightlyOptions> {
+    let mut options = NightlyOptions {
+        mutants: Some("0/1".to_owned()),
+    };
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--no-mutants" => options.mutants = None,
+            "--mutants" => {
+                let share = arguments.next().filter(|share| is_share(share));
+                options.mutants = Some(share.context("--mutants needs K/N with K below N")?);
+            }
+            unknown => bail!("nightly does not know {unknown:?}"),
         }
     }
     Ok(options)
@@ -164,34 +185,12 @@ fn parse_fuzz(mut arguments: impl Iterator<Item = String>) -> Result<Duration> {
     Ok(time)
 }
 
-fn parse_mutants(mut arguments: impl Iterator<Item = String>) -> Result<MutantOptions> {
-    let mut options = MutantOptions::default();
-    while let Some(argument) = arguments.next() {
-        let mut text = || {
-            let value = arguments.next();
-            value.with_context(|| format!("{argument} needs a value"))
-        };
-        match argument.as_str() {
-            "-p" | "--package" => options.package = Some(text()?),
-            "--only" => options.only.push(text()?),
-            "--jobs" => options.jobs = Some(usize::try_from(number(&argument, &mut arguments)?)?),
-            "--shard" => options.shard = Some(shard(&text()?)?),
-            "--within" => options.within = Some(Duration::from_millis(number(&argument, &mut arguments)?)),
-            unknown => bail!("mutants does not know {unknown:?}"),
-        }
-    }
-    Ok(options)
-}
-
-/// `1/8`: the second of eight.
-fn shard(text: &str) -> Result<(usize, usize)> {
+/// Whether this is a share like `1/8`: the second of eight.
+fn is_share(text: &str) -> bool {
     let numbers = text
         .split_once('/')
-        .and_then(|(shard, shards)| Some((shard.parse().ok()?, shards.parse().ok()?)));
-    let is_one = |(shard, shards): &(usize, usize)| shard < shards;
-    numbers
-        .filter(is_one)
-        .with_context(|| format!("--shard needs K/N with K below N, and got {text:?}"))
+        .and_then(|(share, shares)| Some((share.parse::<usize>().ok()?, shares.parse::<usize>().ok()?)));
+    numbers.is_some_and(|(share, shares)| share < shares)
 }
 
 fn number(argument: &str, arguments: &mut impl Iterator<Item = String>) -> Result<u64> {
@@ -205,7 +204,7 @@ fn number(argument: &str, arguments: &mut impl Iterator<Item = String>) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use super::{ChaosOptions, Chore, Duration, FUZZ_TIME, MutantOptions, Result, TestOptions, parse};
+    use super::{ChaosOptions, Chore, Duration, FUZZ_TIME, Result, TestOptions, parse};
 
     fn parsed(line: &str) -> Result<Chore> {
         parse(line.split_whitespace().map(str::to_owned))
@@ -266,17 +265,15 @@ mod tests {
     }
 
     #[test]
-    fn mutants_can_be_chosen_by_package_and_by_name() {
-        let expected = MutantOptions {
-            package: Some("mainstay".into()),
-            only: vec!["keeper".into(), "wire/raw".into()],
-            shard: Some((1, 8)),
-            jobs: Some(1),
-            within: Some(Duration::from_millis(500)),
+    fn a_night_takes_all_mutants_a_share_of_them_or_none() {
+        let mutants = |line: &str| match parsed(line) {
+            Ok(Chore::Nightly(options)) => options.mutants,
+            other => panic!("{other:?}"),
         };
-        let line = "mutants -p mainstay --only keeper --only wire/raw --jobs 1 --shard 1/8 --within 500";
-        assert_eq!(parsed(line).unwrap(), Chore::Mutants(expected));
-        assert!(parsed("mutants --shard 8/8").is_err());
-        assert!(parsed("mutants -p").is_err());
+        assert_eq!(mutants("nightly").as_deref(), Some("0/1"));
+        assert_eq!(mutants("nightly --mutants 1/8").as_deref(), Some("1/8"));
+        assert_eq!(mutants("nightly --no-mutants"), None);
+        assert!(parsed("nightly --mutants 8/8").is_err());
+        assert!(parsed("nightly --mutants").is_err());
     }
 }

@@ -4,6 +4,7 @@
 
 mod arguments;
 mod awaken;
+mod cargo_tools;
 mod chaos;
 mod checks;
 mod child;
@@ -11,10 +12,7 @@ mod conformance;
 mod dashboard;
 mod dependencies;
 mod fuzz;
-mod licence;
-mod metadata;
-mod minimum_rust;
-mod mutants;
+mod nightly;
 mod npm;
 mod partners;
 mod project;
@@ -23,13 +21,16 @@ mod purity;
 mod python;
 mod rivals;
 mod service;
+mod slowest;
 mod stamp;
+mod steps;
 mod tools;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use arguments::{Chore, HELP};
+use partners::Extent;
 use project::Project;
 
 /// What has benchmarks: the library, and the program with the gateway.
@@ -63,7 +64,10 @@ fn run(chore: Chore) -> anyhow::Result<()> {
             Ok(())
         }
         Chore::Test(options) => checks::run(&project, &options),
-        Chore::Partners => partners::install(&project).and_then(|()| partners::build_rmcp_server(&project)),
+        Chore::Nightly(options) => nightly::run(&project, &options),
+        Chore::Partners => {
+            partners::install(&project, Extent::Nightly).and_then(|()| partners::build_rmcp_server(&project))
+        }
         Chore::Conformance => conformance::run(&project),
         Chore::Dashboard(options) => dashboard::run(&project, &options),
         Chore::Rivals => rivals::install(&project),
@@ -76,6 +80,5 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Chaos(options) => chaos::run(&project, &options),
         Chore::Fuzz { time } => fuzz::run(&project, time),
         Chore::PublicApi => public_api::renew(&project),
-        Chore::Mutants(options) => mutants::run(&project, &options),
     }
 }

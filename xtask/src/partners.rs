@@ -29,8 +29,17 @@ const OLD_PYTHON_SDKS: &str = "python-sdks.txt";
 const LOCAL_WITHIN: Duration = Duration::from_secs(120);
 const BUILD_WITHIN: Duration = Duration::from_secs(1200);
 
-/// Installs what is missing and writes `partners.json`.
-pub(crate) fn install(project: &Project) -> Result<()> {
+/// How many partners are installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Those that the tests of every change talk to.
+    Gate,
+    /// The old SDKs and the hosts too.
+    Nightly,
+}
+
+/// Installs the partners that are missing and writes `partners.json`.
+pub(crate) fn install(project: &Project, extent: Extent) -> Result<()> {
     tools::ensure_partner_tools()?;
     npm::install(project, SOURCE, &project.built("partners/npm"))
         .context("cannot install the partners from npm")?;
@@ -46,6 +55,27 @@ pub(crate) fn install(project: &Project) -> Result<()> {
         &project.built("partners/nemo-agent-toolkit"),
     )
     .context("cannot install NeMo Agent Toolkit from PyPI, which needs Python 3.11 to 3.13")?;
+    npm::install(
+        project,
+        AUTHORIZATION_SERVER,
+        &project.built("partners/authorization-server"),
+    )
+    .context("cannot install the authorization server from npm")?;
+    if extent == Extent::Nightly {
+        install_old_sdks_and_hosts(project)?;
+    }
+    prepare_files(project).context("cannot prepare what the partners serve")?;
+    let file = file(project);
+    let old_sdks = match extent {
+        Extent::Gate => String::new(),
+        Extent::Nightly => old_sdks(project)?,
+    };
+    write(&file, &describe(project, &old_sdks))?;
+    println!("partners are ready: {}", file.display());
+    Ok(())
+}
+
+fn install_old_sdks_and_hosts(project: &Project) -> Result<()> {
     npm::install(project, OLD_SDKS, &project.built("partners/old/npm"))
         .context("cannot install the old releases of the TypeScript SDK")?;
     python::install_releases(
@@ -55,19 +85,8 @@ pub(crate) fn install(project: &Project) -> Result<()> {
         OLD_PYTHON_SDKS,
     )
     .context("cannot install the old releases of the Python SDK")?;
-    npm::install(
-        project,
-        AUTHORIZATION_SERVER,
-        &project.built("partners/authorization-server"),
-    )
-    .context("cannot install the authorization server from npm")?;
     npm::install(project, HOSTS, &project.built("partners/hosts"))
-        .context("cannot install the hosts from npm")?;
-    prepare_files(project).context("cannot prepare what the partners serve")?;
-    let file = file(project);
-    write(&file, &describe(project, &old_sdks(project)?))?;
-    println!("partners are ready: {}", file.display());
-    Ok(())
+        .context("cannot install the hosts from npm")
 }
 
 /// Where `partners.json` is or will be.

@@ -47,4 +47,11 @@ impl Project {
             .env("CARGO_TARGET_DIR", &self.target);
         cargo
     }
+
+    /// A subcommand of cargo that is a program of its own, to be started in the project's root.
+    pub(crate) fn cargo_tool(&self, program: &Path) -> Command {
+        let mut tool = Command::new(program);
+        tool.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
+        tool
+    }
 }
