@@ -10,7 +10,7 @@ use super::out::{ConnectionEnd, Out};
 use super::plan::{Instead, Plan};
 use super::post;
 use super::reply::{EventStreamOptions, Replier, event_id, parse_event_id};
-use super::rule::{HttpEvent, HttpStep};
+use super::rule::HttpStep;
 use super::script::{HttpScript, NO_SESSION, Serves, UnknownSession};
 use super::server::HttpServerCore;
 use super::session::{ScriptedSession, SessionKind};
@@ -261,11 +261,7 @@ fn plan(
     request: &ReceivedRequest,
     message: Option<&Incoming>,
 ) -> Plan {
-    let mut faults = server.fired(HttpEvent {
-        step: route.step(request),
-        method: message.map_or("", Incoming::method),
-        name: message.and_then(Incoming::name),
-    });
+    let mut faults = server.fired(route.step(request), message);
     if request.path == "/moved" {
         faults.retain(|fault| !matches!(fault, HttpFault::Redirect { .. }));
     }
