@@ -96,14 +96,14 @@ impl Exchange<'_> {
         let session = known.ok_or(match self.http.unknown_session {
             UnknownSession::NotFound => (
                 ResponseHead::new(404),
-                r#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"ScriptedSession not found"},"id":null}"#,
+                r#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}"#,
             ),
             UnknownSession::BadRequest => (ResponseHead::new(400), NO_SESSION),
         })?;
         match self.request.header("mcp-protocol-version") {
             Some(version) if !LEGACY_VERSIONS.contains(&version) => Err((
                 ResponseHead::new(400),
-                r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad ReceivedRequest: Unsupported protocol version"},"id":null}"#,
+                r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Unsupported protocol version"},"id":null}"#,
             )),
             Some(_) | None => Ok(session),
         }

@@ -8,7 +8,7 @@ use super::fault::HttpFault;
 use super::rule::{HttpRule, HttpStep};
 
 /// A JSON-RPC error without an id, as servers in the field answer a request outside of any session.
-pub(super) const NO_SESSION: &str = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad ReceivedRequest: No valid session ID provided"},"id":null}"#;
+pub(super) const NO_SESSION: &str = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}"#;
 
 /// Which endpoints there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
