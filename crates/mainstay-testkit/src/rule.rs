@@ -1,13 +1,15 @@
 //! Where and when something goes wrong.
 //!
-//! A [`Rule`] joins a [`Step`] (where) with an [`Occurrence`] and conditions (when) and a [`Fault`] (what). All rules
-//! that fire for one event are played in order, until one of them decides what becomes of the answer.
+//! A [`Rule`] joins a step (where) with an [`Occurrence`] and conditions (when) and a fault (what): a [`Step`] and a
+//! [`Fault`] in the messages of a server, or a step and a fault of HTTP ([`crate::http::HttpRule`]). All rules that fire
+//! for one event are played in order, until one of them decides what becomes of the answer.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
+use crate::responder::Incoming;
 
 /// A moment in a server's life at which a fault may strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +51,8 @@ impl Step {
     }
 }
 
-/// Which of the events that match a rule it fires for, counted from 1 within one connection or process.
+/// Which of the events that match a rule it fires for, counted from 1: within one connection or process for a [`Fault`],
+/// and over the whole life of a server, restarts included, for a fault of HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Occurrence {
@@ -65,7 +68,7 @@ pub enum Occurrence {
 }
 
 impl Occurrence {
-    pub(crate) fn includes(self, count: u64) -> bool {
+    fn includes(self, count: u64) -> bool {
         match self {
             Self::Always => true,
             Self::Nth(n) => count == n,
@@ -76,9 +79,9 @@ impl Occurrence {
 }
 
 /// A fault with its place and its conditions.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Rule {
-    step: Step,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule<S = Step, F = Fault> {
+    step: S,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     method: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,13 +92,13 @@ pub struct Rule {
     first_starts: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     when_file: Option<PathBuf>,
-    fault: Fault,
+    fault: F,
 }
 
-impl Rule {
+impl<S: Copy + PartialEq, F: Clone> Rule<S, F> {
     /// `fault`, whenever `step` is reached.
     #[must_use]
-    pub fn new(step: Step, fault: Fault) -> Self {
+    pub fn new(step: S, fault: F) -> Self {
         Self {
             step,
             fault,
@@ -107,7 +110,7 @@ impl Rule {
         }
     }
 
-    /// Only for this method, where a step has several.
+    /// Only for messages of this JSON-RPC method.
     #[must_use]
     pub fn method(mut self, method: &str) -> Self {
         self.method = Some(method.to_owned());
@@ -142,28 +145,41 @@ impl Rule {
         self
     }
 
-    pub(crate) fn fault(&self) -> &Fault {
-        &self.fault
-    }
-
-    pub(crate) fn occurrences(&self) -> Occurrence {
-        self.occurrence
-    }
-
     /// Whether place and conditions are met, the occurrence aside.
-    pub(crate) fn matches(&self, event: RuleEvent<'_>, start: u64) -> bool {
-        self.step == event.step
-            && self.method.as_deref().is_none_or(|method| method == event.method)
-            && self.named.as_deref().is_none_or(|name| Some(name) == event.name)
+    fn matches(&self, step: S, message: Option<&Incoming>, start: u64) -> bool {
+        let method = message.map_or("", Incoming::method);
+        let name = message.and_then(Incoming::name);
+        self.step == step
+            && self.method.as_deref().is_none_or(|wanted| wanted == method)
+            && self.named.as_deref().is_none_or(|wanted| Some(wanted) == name)
             && self.first_starts.is_none_or(|starts| start <= starts)
             && self.when_file.as_ref().is_none_or(|path| path.exists())
     }
 }
 
-/// What rules are matched against.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RuleEvent<'a> {
-    pub(crate) step: Step,
-    pub(crate) method: &'a str,
-    pub(crate) name: Option<&'a str>,
+/// How often each rule has matched, in the order of the rules.
+#[derive(Debug, Default)]
+pub(crate) struct Matched(Vec<u64>);
+
+impl Matched {
+    /// The faults of the rules that fire at this step, for this message if there is one, in the `start`-th process.
+    pub(crate) fn fired<S: Copy + PartialEq, F: Clone>(
+        &mut self,
+        rules: &[Rule<S, F>],
+        step: S,
+        message: Option<&Incoming>,
+        start: u64,
+    ) -> Vec<F> {
+        self.0.resize(rules.len(), 0);
+        let mut fired = Vec::new();
+        for (rule, matched) in rules.iter().zip(&mut self.0) {
+            if rule.matches(step, message, start) {
+                *matched += 1;
+                if rule.occurrence.includes(*matched) {
+                    fired.push(rule.fault.clone());
+                }
+            }
+        }
+        fired
+    }
 }

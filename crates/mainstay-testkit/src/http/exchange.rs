@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::era;
 use super::fault::HttpFault;
@@ -10,7 +10,7 @@ use super::out::{ConnectionEnd, Out};
 use super::plan::{Instead, Plan};
 use super::post;
 use super::reply::{EventStreamOptions, Replier, event_id, parse_event_id};
-use super::rule::{HttpEvent, HttpStep};
+use super::rule::HttpStep;
 use super::script::{HttpScript, NO_SESSION, Serves, UnknownSession};
 use super::server::HttpServerCore;
 use super::session::{ScriptedSession, SessionKind};
@@ -81,30 +81,46 @@ impl Exchange<'_> {
         self.replier.plan.instead.clone()
     }
 
-    /// The session a legacy request names, or the answer to one that names none of this server's.
-    pub(super) fn session(&self) -> Result<Arc<ScriptedSession>, (ResponseHead, &'static str)> {
+    /// Refuses the request outside of its message: an error without an id.
+    pub(super) async fn refuse(
+        &mut self,
+        status: u16,
+        code: i64,
+        message: &str,
+    ) -> Result<(), ConnectionEnd> {
+        let body = error_without_id(code, message);
+        self.replier
+            .json(ResponseHead::new(status), body.as_bytes())
+            .await
+    }
+
+    /// The session a legacy request names, or the status, code and text with which the TypeScript SDK refuses a request
+    /// that names none of this server's.
+    pub(super) fn session(&self) -> Result<Arc<ScriptedSession>, (u16, i64, String)> {
         if !self.http.sessions {
             return Ok(self.server.stateless());
         }
-        let Some(id) = self.request.header(SESSION_ID) else {
-            return Err((ResponseHead::new(400), NO_SESSION));
-        };
-        let known = self
-            .server
-            .session(id)
+        let refused = |status, code, message: &str| (status, code, message.to_owned());
+        let id = self.request.header(SESSION_ID);
+        let known = id
+            .and_then(|id| self.server.session(id))
             .filter(|session| session.kind() == SessionKind::Streamable);
-        let session = known.ok_or(match self.http.unknown_session {
-            UnknownSession::NotFound => (
-                ResponseHead::new(404),
-                r#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"ScriptedSession not found"},"id":null}"#,
-            ),
-            UnknownSession::BadRequest => (ResponseHead::new(400), NO_SESSION),
+        let session = known.ok_or_else(|| match (self.http.unknown_session, id) {
+            (UnknownSession::BadRequest, _) => refused(400, -32000, NO_SESSION),
+            (UnknownSession::NotFound, None) => {
+                refused(400, -32000, "Bad Request: Mcp-Session-Id header is required")
+            }
+            (UnknownSession::NotFound, Some(_)) => refused(404, -32001, "Session not found"),
         })?;
         match self.request.header("mcp-protocol-version") {
-            Some(version) if !LEGACY_VERSIONS.contains(&version) => Err((
-                ResponseHead::new(400),
-                r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad ReceivedRequest: Unsupported protocol version"},"id":null}"#,
-            )),
+            Some(version) if !LEGACY_VERSIONS.contains(&version) => {
+                let newest_first: Vec<_> = LEGACY_VERSIONS.into_iter().rev().collect();
+                let supported = newest_first.join(", ");
+                let message = format!(
+                    "Bad Request: Unsupported protocol version: {version} (supported versions: {supported})"
+                );
+                Err((400, -32000, message))
+            }
             Some(_) | None => Ok(session),
         }
     }
@@ -127,9 +143,14 @@ impl Exchange<'_> {
                 .bare(ResponseHead::new(405).with("Allow", "POST"))
                 .await;
         }
+        let accept = self.request.header("accept");
+        if !accept.is_some_and(|accept| accept.contains("text/event-stream")) {
+            let message = "Not Acceptable: Client must accept text/event-stream";
+            return self.refuse(406, -32000, message).await;
+        }
         let session = match self.session() {
             Ok(session) => session,
-            Err((head, body)) => return self.replier.json(head, body.as_bytes()).await,
+            Err((status, code, message)) => return self.refuse(status, code, &message).await,
         };
         if let Some(instead) = self.instead() {
             return self
@@ -145,7 +166,7 @@ impl Exchange<'_> {
                 .and_then(|(number, from)| Some((from, session.stream(number)?))),
         };
         let Some((from, stream)) = found else {
-            return self.replier.bare(ResponseHead::new(400)).await;
+            return self.refuse(400, -32000, "Invalid event ID format").await;
         };
         let options = EventStreamOptions {
             headers: vec![(SESSION_ID.to_owned(), session.id().to_owned())],
@@ -165,7 +186,7 @@ impl Exchange<'_> {
         }
         let session = match self.session() {
             Ok(session) => session,
-            Err((head, body)) => return self.replier.json(head, body.as_bytes()).await,
+            Err((status, code, message)) => return self.refuse(status, code, &message).await,
         };
         if self.server.forget(session.id()) {
             self.server.count(|traffic| traffic.sessions_deleted += 1);
@@ -261,11 +282,7 @@ fn plan(
     request: &ReceivedRequest,
     message: Option<&Incoming>,
 ) -> Plan {
-    let mut faults = server.fired(HttpEvent {
-        step: route.step(request),
-        method: message.map_or("", Incoming::method),
-        name: message.and_then(Incoming::name),
-    });
+    let mut faults = server.fired(route.step(request), message);
     if request.path == "/moved" {
         faults.retain(|fault| !matches!(fault, HttpFault::Redirect { .. }));
     }
@@ -295,9 +312,10 @@ fn session_id(route: Route, request: &ReceivedRequest) -> &str {
     }
 }
 
-/// A JSON-RPC error without an id.
+/// A JSON-RPC error without an id, in the bytes of the TypeScript SDK.
 pub(super) fn error_without_id(code: i64, message: &str) -> String {
-    json!({ "jsonrpc": "2.0", "id": null, "error": { "code": code, "message": message } }).to_string()
+    let message = Value::from(message);
+    format!(r#"{{"jsonrpc":"2.0","error":{{"code":{code},"message":{message}}},"id":null}}"#)
 }
 
 struct SessionEnd<'a> {

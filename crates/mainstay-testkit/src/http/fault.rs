@@ -6,7 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::coding::Compression;
-use super::script::AnswerForm;
+use super::exchange::error_without_id;
+use super::script::{AnswerForm, NO_SESSION};
 
 /// What goes wrong. Where a fault takes the place of the answer, its text says whether the message was performed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,7 +130,7 @@ impl HttpFault {
         Self::Status {
             code: 400,
             headers: Vec::new(),
-            body: super::script::NO_SESSION.to_owned(),
+            body: error_without_id(-32000, NO_SESSION),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::task::AbortHandle;
 
 use super::era;
-use super::exchange::{Exchange, SESSION_ID, error_without_id};
+use super::exchange::{Exchange, SESSION_ID};
 use super::out::ConnectionEnd;
 use super::perform;
 use super::reply::EventStreamOptions;
@@ -28,11 +28,7 @@ pub(super) fn message_session(request: &ReceivedRequest) -> &str {
 impl Exchange<'_> {
     pub(super) async fn post(&mut self, message: Result<Incoming, Action>) -> Result<(), ConnectionEnd> {
         if let Some((status, reason)) = unacceptable(self.request) {
-            let body = error_without_id(-32000, reason);
-            return self
-                .replier
-                .json(ResponseHead::new(status), body.as_bytes())
-                .await;
+            return self.refuse(status, -32000, reason).await;
         }
         let message = match message {
             Ok(message) => message,
@@ -101,7 +97,7 @@ impl Exchange<'_> {
         } else {
             match self.session() {
                 Ok(session) => session,
-                Err((head, body)) => return self.replier.json(head, body.as_bytes()).await,
+                Err((status, code, message)) => return self.refuse(status, code, &message).await,
             }
         };
         let actions = self.take(&session, message);

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::fault::HttpFault;
 use super::rule::{HttpRule, HttpStep};
 
-/// A JSON-RPC error without an id, as servers in the field answer a request outside of any session.
-pub(super) const NO_SESSION: &str = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad ReceivedRequest: No valid session ID provided"},"id":null}"#;
+/// The error, with status 400, of a server that keeps sessions as the examples of the TypeScript SDK 1 do: for a request
+/// without a session id as for one with an unknown id.
+pub(super) const NO_SESSION: &str = "Bad Request: No valid session ID provided";
 
 /// Which endpoints there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

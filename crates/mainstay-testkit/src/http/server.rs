@@ -8,14 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{oneshot, watch};
 
 use super::fault::HttpFault;
-use super::rule::{HttpEvent, Matched};
+use super::rule::HttpStep;
 use super::script::HttpScript;
 use super::session::{ScriptedSession, SessionKind};
 use super::stream::AnswerStream;
 use super::traffic::Traffic;
 use crate::action::Signal;
 use crate::ledger::Ledger;
-use crate::responder::Responder;
+use crate::responder::{Incoming, Responder};
+use crate::rule::Matched;
 use crate::script::{Script, Speaks};
 use crate::stdio;
 
@@ -147,10 +148,11 @@ impl HttpServerCore {
         change(&mut self.state().http);
     }
 
-    pub(super) fn fired(&self, event: HttpEvent<'_>) -> Vec<HttpFault> {
-        let mut state = self.state();
-        let ServerState { matched, http, .. } = &mut *state;
-        matched.fired(&http.rules, event)
+    pub(super) fn fired(&self, step: HttpStep, message: Option<&Incoming>) -> Vec<HttpFault> {
+        let state = &mut *self.state();
+        state
+            .matched
+            .fired(&state.http.rules, step, message, state.starts)
     }
 
     /// Opens a session under an id that no other run or process has used.

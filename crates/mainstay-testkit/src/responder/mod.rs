@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::action::Action;
 use crate::fault::Fault;
-use crate::rule::{RuleEvent, Step};
+use crate::rule::{Matched, Step};
 use crate::script::Script;
 
 pub use message::Incoming;
@@ -28,8 +28,7 @@ pub struct Responder {
     script: Script,
     /// Which process (or connection) of its ledger this is, from 1.
     start: u64,
-    /// How often each rule has matched, in the order of the rules.
-    matched: Vec<u64>,
+    matched: Matched,
     /// How often each kind was listed from its first page.
     listings: BTreeMap<&'static str, u64>,
     cancelled: BTreeSet<String>,
@@ -51,7 +50,7 @@ impl Responder {
         Self {
             script,
             start,
-            matched: Vec::new(),
+            matched: Matched::default(),
             listings: BTreeMap::new(),
             cancelled: BTreeSet::new(),
             asked: BTreeMap::new(),
@@ -71,7 +70,7 @@ impl Responder {
     /// What happens before anything is read.
     pub fn start(&mut self) -> Vec<Action> {
         let mut actions = Vec::new();
-        self.play_bare(Step::Start, "", &mut actions);
+        self.play(Step::Start, None, &mut actions);
         actions
     }
 
@@ -98,7 +97,7 @@ impl Responder {
     /// What the end of input leads to.
     pub fn end_of_input(&mut self) -> Vec<Action> {
         let mut actions = vec![Action::Note("eof".to_owned())];
-        match self.play_bare(Step::Eof, "", &mut actions) {
+        match self.play(Step::Eof, None, &mut actions) {
             Course::Proceed | Course::Bent(_) => actions.push(Action::Exit(0)),
             Course::Over => actions.push(Action::Park),
         }
@@ -122,13 +121,7 @@ impl Responder {
             let (method, params) = (request.method(), request.raw_params());
             actions.push(Action::Note(format!("params {method} {params}")));
         }
-        let event = RuleEvent {
-            step: Step::of(request.method()),
-            method: request.method(),
-            name: request.name(),
-        };
-        let course = self.play(event, Some(request), &mut actions);
-        let bad = match course {
+        let bad = match self.play(Step::of(request.method()), Some(request), &mut actions) {
             Course::Over => return actions,
             Course::Proceed => None,
             Course::Bent(bad) => Some(bad),
@@ -157,11 +150,7 @@ impl Responder {
             }
             other => actions.push(Action::Note(format!("notification {other}"))),
         }
-        self.play_bare(
-            Step::of(notification.method()),
-            notification.method(),
-            &mut actions,
-        );
+        self.play(Step::of(notification.method()), Some(notification), &mut actions);
         actions
     }
 
@@ -174,27 +163,11 @@ impl Responder {
         actions
     }
 
-    /// Plays the rules of a moment that has no answer.
-    fn play_bare(&mut self, step: Step, method: &str, actions: &mut Vec<Action>) -> Course {
-        self.play(
-            RuleEvent {
-                step,
-                method,
-                name: None,
-            },
-            None,
-            actions,
-        )
-    }
-
-    fn play(
-        &mut self,
-        event: RuleEvent<'_>,
-        request: Option<&Incoming>,
-        actions: &mut Vec<Action>,
-    ) -> Course {
+    /// Plays the rules of a step; only a request can be answered.
+    fn play(&mut self, step: Step, message: Option<&Incoming>, actions: &mut Vec<Action>) -> Course {
+        let request = message.filter(|message| message.is_request());
         let mut course = Course::Proceed;
-        for fault in self.fired(event) {
+        for fault in self.matched.fired(&self.script.rules, step, message, self.start) {
             if let Fault::ExitAtNext(code) = fault {
                 self.doomed = Some(code);
             }
@@ -205,20 +178,6 @@ impl Responder {
             }
         }
         course
-    }
-
-    fn fired(&mut self, event: RuleEvent<'_>) -> Vec<Fault> {
-        self.matched.resize(self.script.rules.len(), 0);
-        let mut fired = Vec::new();
-        for (rule, matched) in self.script.rules.iter().zip(&mut self.matched) {
-            if rule.matches(event, self.start) {
-                *matched += 1;
-                if rule.occurrences().includes(*matched) {
-                    fired.push(rule.fault().clone());
-                }
-            }
-        }
-        fired
     }
 
     /// A notification to all subscribers: plain in the legacy era, tagged with its subscription in the modern one.

@@ -282,6 +282,17 @@ fn a_rule_can_be_switched_by_a_file_and_be_over_after_some_starts() {
 }
 
 #[test]
+fn a_notification_meets_its_rules_and_is_not_answered() {
+    let exits = Rule::new(Step::Other, Fault::Exit(3)).method("notifications/cancelled");
+    let script = Script::new().on(Step::Initialized, Fault::method_not_found());
+    let mut server = responder(script.rule(exits));
+    let initialized = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    assert_eq!(server.line(initialized), [Action::Note("initialized".to_owned())]);
+    let cancelled = br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+    assert!(server.line(cancelled).contains(&Action::Exit(3)));
+}
+
+#[test]
 fn nuisances_come_before_the_answer_and_endings_in_its_place() {
     let script = Script::new()
         .on(Step::Ping, Fault::Garbage(Garbage::AnswerToNothing))

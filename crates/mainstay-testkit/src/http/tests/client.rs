@@ -55,7 +55,9 @@ impl Client {
 
     pub(super) async fn send(&mut self, line: &str, headers: &[(&str, &str)], body: &str) {
         let mut text = format!("{line} HTTP/1.1\r\nHost: 127.0.0.1\r\n");
-        text.push_str("Accept: application/json, text/event-stream\r\n");
+        if headers.iter().all(|(name, _)| *name != "Accept") {
+            text.push_str("Accept: application/json, text/event-stream\r\n");
+        }
         for (name, value) in headers {
             text.push_str(&format!("{name}: {value}\r\n"));
         }

@@ -222,6 +222,20 @@ async fn rules_count_over_all_sessions_and_switch_with_a_file() {
 }
 
 #[tokio::test]
+async fn rules_count_over_restarts_or_hold_in_the_first_starts_alone() {
+    let http = HttpScript::new()
+        .rule(HttpRule::on("initialize", HttpFault::status(500)).occurrence(Occurrence::Nth(2)))
+        .rule(HttpRule::on("initialize", HttpFault::status(503)).first_starts(1));
+    let mut server = FaultyHttpServer::start(Script::new(), http).await.unwrap();
+    let mut client = Client::connect(server.port()).await;
+    assert_eq!(client.initialize().await.status, 503);
+    server.restart().await.unwrap();
+    let mut client = Client::connect(server.port()).await;
+    assert_eq!(client.initialize().await.status, 500);
+    assert_eq!(client.initialize().await.status, 200);
+}
+
+#[tokio::test]
 async fn a_session_is_forgotten_once() {
     let http = HttpScript::new()
         .rule(HttpRule::on("tools/call", HttpFault::ForgetSession).occurrence(Occurrence::Nth(1)));

@@ -157,9 +157,60 @@ async fn some_servers_say_that_a_session_is_lost_with_400_and_no_id() {
     server.restart().await.unwrap();
     let mut client = Client::connect(server.port()).await;
     let answer = client.post(&session, &call(1, "echo", &json!({}))).await;
-    assert_eq!(answer.status, 400);
-    assert!(answer.json()["id"].is_null());
+    let none = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}"#;
+    assert_eq!((answer.status, &answer.body[..]), (400, none.as_bytes()));
     assert_eq!(server.traffic(|traffic| traffic.count("tools/call")), 0);
+}
+
+#[tokio::test]
+async fn requests_are_refused_in_the_words_of_the_typescript_sdk() {
+    let server = start(HttpScript::new()).await;
+    let mut client = Client::connect(server.port()).await;
+    let session = client.initialize().await.session();
+    let none = [];
+    let json_alone = [("Accept", "application/json")];
+    let unknown = [("Mcp-Session-Id", "s0")];
+    let version = [("Mcp-Session-Id", &session[..]), ("MCP-Protocol-Version", "1")];
+    let event = [("Mcp-Session-Id", &session[..]), ("Last-Event-ID", "9-9")];
+    let ping = request(1, "ping", &json!({})).to_string();
+    let cases: [(&str, &[_], u16, i64, &str); 6] = [
+        (
+            "POST /mcp",
+            &none,
+            400,
+            -32000,
+            "Bad Request: Mcp-Session-Id header is required",
+        ),
+        ("POST /mcp", &unknown, 404, -32001, "Session not found"),
+        (
+            "POST /mcp",
+            &version,
+            400,
+            -32000,
+            "Bad Request: Unsupported protocol version: 1 \
+             (supported versions: 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05)",
+        ),
+        ("GET /mcp", &event, 400, -32000, "Invalid event ID format"),
+        (
+            "GET /mcp",
+            &json_alone,
+            406,
+            -32000,
+            "Not Acceptable: Client must accept text/event-stream",
+        ),
+        (
+            "POST /mcp",
+            &json_alone,
+            406,
+            -32000,
+            "Not Acceptable: Client must accept both application/json and text/event-stream",
+        ),
+    ];
+    for (line, headers, status, code, message) in cases {
+        let answer = client.ask(line, headers, &ping).await;
+        let expected = json!({ "jsonrpc": "2.0", "error": { "code": code, "message": message }, "id": null });
+        assert_eq!((answer.status, answer.json()), (status, expected));
+    }
 }
 
 #[tokio::test]

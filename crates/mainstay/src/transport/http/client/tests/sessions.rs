@@ -375,8 +375,7 @@ fn refused(end: End) -> std::io::ErrorKind {
 async fn a_404_within_a_session_is_its_loss_even_where_it_names_the_request() {
     let (remote, mut owner) = Owner::start_session().await;
     owner.ask(2, "tools/list");
-    let unknown =
-        r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32001,"message":"TransportSession not found"}}"#;
+    let unknown = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32001,"message":"Session not found"}}"#;
     remote.next().await.json(404, unknown).await;
     let lost = HttpFailure::SessionLost { status: 404 };
     assert_eq!(owner.failure(2).await, (Outcome::Refused, lost));
