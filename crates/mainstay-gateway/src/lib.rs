@@ -26,7 +26,8 @@ mod scope;
 mod sessions;
 
 pub use door::{
-    ClientInput, DoorAddress, DoorError, DoorTokens, HttpDoor, HttpMount, MountBody, StreamEnd, TokenChanges,
+    ClientInput, DoorAddress, DoorError, DoorTokens, HttpDoor, HttpListener, HttpMount, MountBody, StreamEnd,
+    TokenChanges,
 };
 pub use gateway::{Gateway, GatewayBuilder};
 pub use observer::GatewayCounts;

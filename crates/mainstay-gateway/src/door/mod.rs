@@ -11,5 +11,7 @@ mod stdio;
 pub(crate) use http::HttpCaller;
 #[cfg(any(test, fuzzing))]
 pub(crate) use http::fuzz as fuzz_http;
-pub use http::{DoorAddress, DoorError, DoorTokens, HttpDoor, HttpMount, MountBody, TokenChanges};
+pub use http::{
+    DoorAddress, DoorError, DoorTokens, HttpDoor, HttpListener, HttpMount, MountBody, TokenChanges,
+};
 pub use stdio::{ClientInput, StreamEnd};

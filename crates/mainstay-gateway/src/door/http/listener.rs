@@ -5,6 +5,7 @@ pub(crate) mod fuzz;
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::{Arc, Weak};
@@ -15,7 +16,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
@@ -42,11 +43,44 @@ const SENT_GRACE: Duration = Duration::from_millis(100);
 /// How long to wait after the system could not accept a connection, for lack of descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
+/// How long the answer on a connection above the limit may take. It fits into the empty buffer of a new connection.
+const REFUSAL_TIMEOUT: Duration = Duration::from_millis(100);
+
 /// The answer on a connection above the limit. Nothing was read from it, so no request has run.
 const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\
     content-type: application/json\r\ncontent-length: 142\r\n\r\n\
     {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32000,\"message\":\"too many connections to the gateway\",\
     \"data\":{\"mainstay\":{\"outcome\":\"not_sent\"}}}}";
+
+/// Where clients connect to the HTTP door: a [`TcpListener`], or anything else that yields streams of bytes.
+pub trait HttpListener: Send {
+    /// The connection of one client.
+    type Connection: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// Waits for the next connection. The address is that of its client, by which the door limits clients.
+    ///
+    /// Cancel safety: a future that is dropped must lose no connection.
+    fn accept(&mut self) -> impl Future<Output = io::Result<(Self::Connection, SocketAddr)>> + Send;
+
+    /// Where clients connect. The door checks names in `Host` and needs a token depending on it.
+    fn local_addr(&self) -> io::Result<SocketAddr>;
+}
+
+impl HttpListener for TcpListener {
+    type Connection = TcpStream;
+
+    async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (stream, peer) = Self::accept(self).await?;
+        // Otherwise small answers wait for the acknowledgement of earlier ones. If it fails, the connection is gone already,
+        // which its first read reports.
+        let _ = stream.set_nodelay(true);
+        Ok((stream, peer))
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Self::local_addr(self)
+    }
+}
 
 impl Gateway {
     /// Serves clients over HTTP until `shutdown` completes. Then it refuses new requests, and returns when the running ones
@@ -58,7 +92,7 @@ impl Gateway {
     /// Cancel safety: dropping the future ends all connections, requests and sessions at once.
     pub async fn serve_http(
         &self,
-        listener: TcpListener,
+        mut listener: impl HttpListener,
         door: HttpDoor,
         shutdown: impl Future<Output = ()> + Send,
     ) -> Result<(), DoorError> {
@@ -77,14 +111,14 @@ impl Gateway {
             evictions: LogLimiter::default(),
             tasks: JoinSet::new(),
         };
-        connections.accept_until(&listener, shutdown).await;
+        connections.accept_until(&mut listener, shutdown).await;
         connections.service.drain();
         let finished = {
             let service = connections.service.clone();
             async move { service.idle().await }
         };
         let within = connections.service.limits.drain;
-        let _ = timeout(within, connections.accept_until(&listener, finished)).await;
+        let _ = timeout(within, connections.accept_until(&mut listener, finished)).await;
         connections.end().await;
         Ok(())
     }
@@ -100,7 +134,7 @@ struct Connections {
 }
 
 impl Connections {
-    async fn accept_until(&mut self, listener: &TcpListener, end: impl Future<Output = ()>) {
+    async fn accept_until(&mut self, listener: &mut impl HttpListener, end: impl Future<Output = ()>) {
         let mut end = pin!(end);
         let mut sweep = interval(sweep_interval(self.service.limits.session_idle));
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -113,13 +147,16 @@ impl Connections {
                 Some(_) = self.tasks.join_next() => {}
                 Ok(()) = tokens.changed() => self.service.end_revoked(),
                 _ = sweep.tick() => self.service.sessions.sweep(Instant::now()),
-                (stream, peer) = accept(listener) => self.start(stream, peer),
+                (stream, peer) = accept(listener) => self.start(stream, peer).await,
             }
         }
     }
 
     /// Starts the task of a new connection, unless there are too many.
-    fn start(&mut self, stream: TcpStream, peer: SocketAddr) {
+    async fn start<S>(&mut self, mut stream: S, peer: SocketAddr)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let limits = &self.service.limits;
         let (limit, per_address) = (limits.connections, limits.connections_per_peer);
         let Ok(permit) = self.limiter.admit(HttpCaller::from_peer(peer.ip())) else {
@@ -128,8 +165,7 @@ impl Connections {
                 tracing::warn!(%peer, connections, limit, per_address, refused, "too many connections: refused a new one");
             }
             if self.tls.is_none() {
-                // It fits into the empty buffer of a new connection.
-                let _ = stream.try_write(TOO_MANY_CONNECTIONS);
+                let _ = timeout(REFUSAL_TIMEOUT, stream.write_all(TOO_MANY_CONNECTIONS)).await;
             }
             return;
         };
@@ -143,11 +179,6 @@ impl Connections {
                 evicted,
                 "too many connections: the longest idle one was closed"
             );
-        }
-        // Otherwise small answers wait for the acknowledgement of earlier ones.
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%peer, %error, "the connection is gone already");
-            return;
         }
         let (service, tls) = (self.service.clone(), self.tls.clone());
         self.tasks.spawn(async move {
@@ -189,13 +220,15 @@ impl Drop for Connections {
 }
 
 /// Serves one client over TLS.
-async fn serve_tls(
+async fn serve_tls<S>(
     tls: TlsAcceptor,
     service: Arc<HttpService>,
-    stream: TcpStream,
+    stream: S,
     peer: SocketAddr,
     activity: &Arc<ConnectionActivity>,
-) {
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let handshake = tokio::select! {
         handshake = timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)) => handshake,
         () = service.closing() => return,
@@ -274,7 +307,7 @@ async fn wait_until_sent(service: &HttpService, unread: &UnreadOutput) {
     }
 }
 
-async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+async fn accept<L: HttpListener>(listener: &mut L) -> (L::Connection, SocketAddr) {
     loop {
         match listener.accept().await {
             Ok(accepted) => return accepted,

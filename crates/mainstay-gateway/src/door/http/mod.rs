@@ -25,6 +25,7 @@ mod timeouts;
 mod tokens;
 
 pub(crate) use guard::HttpCaller;
+pub use listener::HttpListener;
 #[cfg(any(test, fuzzing))]
 pub(crate) use listener::fuzz;
 pub use mount::{DoorAddress, HttpMount, MountBody};
