@@ -13,8 +13,8 @@ const BUILD_WITHIN: Duration = Duration::from_secs(1200);
 
 /// The chaos tests, as package and test binary: the fleet, the gateway in front of one, and the daemon with its bridges.
 const TESTS: [(&str, &str); 3] = [
-    ("mainstay", "chaos"),
-    ("mainstay-gateway", "chaos"),
+    ("mainstay", "library"),
+    ("mainstay-gateway", "gateway"),
     ("mainstay-cli", "program"),
 ];
 

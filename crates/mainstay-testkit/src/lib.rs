@@ -11,6 +11,8 @@
 
 pub mod blocking;
 pub mod chaos;
+pub mod client;
+pub mod fleet;
 pub mod guarded;
 pub mod http;
 pub mod memory;

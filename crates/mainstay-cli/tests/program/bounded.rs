@@ -3,17 +3,15 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
+use mainstay_testkit::client::{Ask, LONG, Peer, Session, initialize, modern};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, BufReader};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::clients::{Session, initialize, modern};
 use crate::host::Host;
 use crate::sandbox::{Sandbox, good};
 use crate::serving::Serving;
-use crate::wire::{Ask, LONG};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_asks_too_often_is_told_when_to_come_back() {
@@ -160,8 +158,9 @@ async fn there_are_as_many_connections_as_was_said_and_the_longest_idle_gives_wa
         &["--max-connections", "4"],
     ] {
         let serving = Serving::start(&sandbox, arguments);
-        let mut first = TcpStream::connect(serving.address).await.unwrap();
-        let second = TcpStream::connect(serving.address).await.unwrap();
+        let door = Peer::from(serving.address);
+        let mut first = door.connect().await.unwrap();
+        let second = door.connect().await.unwrap();
         let third = Ask::new("GET", "/healthz").send(serving.address).await;
         assert_eq!(third.status, 200, "{arguments:?}");
         // The connection that has been idle longest was closed to make room; the other one still works.
@@ -170,7 +169,7 @@ async fn there_are_as_many_connections_as_was_said_and_the_longest_idle_gives_wa
             .expect("closed in time");
         assert!(matches!(closed, Ok(0) | Err(_)), "{arguments:?}");
         let answer = Ask::new("GET", "/healthz")
-            .send_on(BufReader::new(second), serving.address)
+            .send_on(BufReader::new(second), &door)
             .await;
         assert_eq!(answer.status, 200, "{arguments:?}");
     }

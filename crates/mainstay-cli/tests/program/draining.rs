@@ -2,16 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use mainstay_testkit::client::{Ask, Reply, Session, initialize, modern, text};
 use mainstay_testkit::{Fault, FaultyServer, Flood, Ledger, Step};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::clients::{Session, initialize, modern, text};
 use crate::host::Host;
 use crate::leaving::wait_for;
 use crate::sandbox::{Sandbox, finish};
 use crate::serving::{LONG, Serving};
-use crate::wire::{Ask, Reply};
 
 /// Less than what the program waits for: 30 s for what runs, and 4 s for a server that ignores everything, where it is
 /// given the time.

@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mainstay_testkit::client::Session;
 use mainstay_testkit::procfs;
 use serde_json::{Value, json};
 
 use crate::behind::Behind;
-use crate::clients::Session;
 use crate::host::Host;
 use crate::sandbox::Sandbox;
 use crate::serving::{LONG, Serving, Visitor};

@@ -1,18 +1,5 @@
 //! The program as a person or a script meets it: the real binary, its output, its exit codes, and what it leaves behind.
 
-#[path = "../../../mainstay-gateway/tests/http/clients.rs"]
-#[expect(
-    dead_code,
-    reason = "shared with the tests of the gateway, which use more of it"
-)]
-mod clients;
-#[path = "../../../mainstay-gateway/tests/http/wire.rs"]
-#[expect(
-    dead_code,
-    reason = "shared with the tests of the gateway, which use more of it"
-)]
-mod wire;
-
 mod admin;
 mod bad_server;
 mod behind;

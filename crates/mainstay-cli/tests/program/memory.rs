@@ -3,14 +3,13 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use mainstay_testkit::client::{Ask, LONG, Reply, Session, request};
 use serde_json::json;
 use tokio::time::sleep;
 
 use crate::behind::Behind;
-use crate::clients::{Session, request};
 use crate::sandbox::Sandbox;
 use crate::serving::Serving;
-use crate::wire::{Ask, LONG, Reply};
 
 const MIB: u64 = 1024 * 1024;
 

@@ -6,12 +6,12 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 use std::sync::Arc;
 
+use mainstay_testkit::client::text;
 use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
 use mainstay_testkit::{FaultyServer, Ledger, Script};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::clients::text;
 use crate::host::Host;
 use crate::leaving::wait_for;
 use crate::sandbox::{MAINSTAY, Sandbox, good};

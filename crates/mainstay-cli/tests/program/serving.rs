@@ -8,12 +8,11 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mainstay_testkit::client::{Reply, Session, modern, request};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::clients::{Session, modern, request};
 use crate::sandbox::{Ran, Sandbox, finish};
-use crate::wire::Reply;
 
 /// Longer than anything takes on a busy machine; reached only by a test that fails.
 pub(crate) const LONG: Duration = Duration::from_secs(30);

@@ -9,15 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mainstay_partner::traced_python;
+use mainstay_testkit::client::{Ask, Session, modern, request};
 use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
 use mainstay_testkit::{FaultyServer, Ledger, Script, Speaks};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::clients::{Session, modern, request};
 use crate::sandbox::{Sandbox, good};
 use crate::serving::{LONG, Serving, Visitor};
-use crate::wire::Ask;
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/traces");
 

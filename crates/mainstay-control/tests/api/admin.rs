@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use mainstay_control::{API_ROOT, ControlClient};
 use mainstay_gateway::HttpDoor;
+use mainstay_testkit::fleet::LONG;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::memory::LONG;
 use crate::support::{World, raw};
 
 const TOKEN: &str = "control-token";

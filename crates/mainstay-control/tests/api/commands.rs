@@ -8,10 +8,10 @@ use mainstay_control::api::{
     StateName,
 };
 use mainstay_control::{Control, Controlled, Controlling, Role};
+use mainstay_testkit::fleet::{LONG, Memory, connected};
 use mainstay_testkit::{Fault, Rule, Script, Step};
 use serde_json::json;
 
-use crate::memory::{LONG, Memory, connected};
 use crate::support::{World, record_with};
 
 #[tokio::test]

@@ -5,11 +5,11 @@ use std::time::Duration;
 use mainstay_control::api::{Actor, ActorKind, DesiredState, EventDetail, EventMessage, LagReason};
 use mainstay_control::{Control, ControlClient, ControlError, EventStream, Role};
 use mainstay_testkit::Script;
+use mainstay_testkit::fleet::{LONG, Memory};
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout};
 
-use crate::memory::{LONG, Memory};
 use crate::support::{World, next, record, record_with};
 
 #[tokio::test]

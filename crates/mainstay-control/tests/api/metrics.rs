@@ -8,11 +8,11 @@ use mainstay::Fleet;
 use mainstay_control::{API_ROOT, Control, ControlService, METRICS_PATH, MetricsAccess, Role, ServerGroup};
 use mainstay_gateway::{Gateway, HttpDoor, Scope};
 use mainstay_testkit::Script;
+use mainstay_testkit::fleet::{LONG, Memory};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::time::timeout;
 
-use crate::memory::{LONG, Memory};
 use crate::support::World;
 
 /// The head and the body of an answer.
@@ -166,7 +166,7 @@ async fn a_server_that_is_lost_and_comes_back_counts_as_one_recovery_and_one_end
         .wait_until(LONG, |status| status.starts == 2)
         .await
         .expect("started again");
-    crate::memory::connected(&server).await;
+    mainstay_testkit::fleet::connected(&server).await;
     let (_, body) = scrape(&world, "").await;
     has(
         &body,

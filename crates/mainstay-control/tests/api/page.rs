@@ -7,12 +7,12 @@ use mainstay_control::{
     API_ROOT, ControlClient, ControlService, EventStream, MetricsAccess, PAGE_ROOT, PageLogins,
 };
 use mainstay_gateway::HttpDoor;
+use mainstay_testkit::fleet::LONG;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use crate::memory::LONG;
 use crate::support::{World, raw, record_with};
 
 const TOKEN: &str = "control-token";

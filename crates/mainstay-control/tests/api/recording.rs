@@ -5,11 +5,11 @@ use std::time::Duration;
 use mainstay_control::api::{ActorKind, EventDetail};
 use mainstay_gateway::Scope;
 use mainstay_testkit::Script;
+use mainstay_testkit::fleet::{LONG, Memory};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::time::timeout;
 
-use crate::memory::{LONG, Memory};
 use crate::support::{World, record_with};
 
 #[tokio::test]

@@ -2,9 +2,9 @@
 
 use mainstay_control::api::ProblemKind;
 use mainstay_control::{ControlClient, ControlError};
+use mainstay_testkit::fleet::Memory;
 use serde_json::json;
 
-use crate::memory::Memory;
 use crate::support::World;
 
 fn request(method: &str, path: &str, headers: &str, body: &str) -> String {
@@ -124,7 +124,7 @@ async fn more_streams_than_the_limit_are_refused_and_a_closed_one_makes_room() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(crate::memory::LONG, again)
+    tokio::time::timeout(mainstay_testkit::fleet::LONG, again)
         .await
         .expect("there is room again");
 }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use mainstay_control::api::SessionDoor;
 use mainstay_gateway::Scope;
+use mainstay_testkit::fleet::LONG;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::time::timeout;
 
-use crate::memory::LONG;
 use crate::support::World;
 
 #[tokio::test]

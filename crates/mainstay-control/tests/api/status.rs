@@ -6,11 +6,11 @@ use mainstay::ServerConfig;
 use mainstay_control::api::{DesiredState, ServerOrigin, StateName};
 use mainstay_control::{Control, Role, ServerGroup};
 use mainstay_gateway::Gateway;
+use mainstay_testkit::fleet::{LONG, Memory, connected};
 use mainstay_testkit::{Fault, FaultyServer, Rule, Script, Step};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::memory::{LONG, Memory, connected};
 use crate::support::World;
 
 #[tokio::test]

@@ -2,9 +2,9 @@
 
 use mainstay::ServerConfig;
 use mainstay_control::{Control, Role};
+use mainstay_testkit::fleet::LONG;
 use tokio::time::timeout;
 
-use crate::memory::LONG;
 use crate::support::World;
 
 #[tokio::test]

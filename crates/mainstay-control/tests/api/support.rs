@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
-use crate::memory::{LONG, Memory};
+use mainstay_testkit::fleet::{LONG, Memory};
 
 pub(crate) struct World {
     pub(crate) control: Control,
@@ -36,7 +36,7 @@ impl World {
         let world = Self::with(Control::builder(Role::Serve), configs);
         for (name, _) in servers {
             let server = world.gateway.fleet().server(name).expect("configured");
-            crate::memory::connected(&server).await;
+            mainstay_testkit::fleet::connected(&server).await;
         }
         world
     }

@@ -1,0 +1,292 @@
+//! The end of a fleet: nothing is left, and it takes the time of the slowest server.
+
+use std::time::{Duration, Instant};
+
+use mainstay::{Fleet, Server, StateKind};
+use mainstay_testkit::procfs::is_alive;
+use mainstay_testkit::{Child, Fault, FaultyServer, Ledger, Step};
+
+use crate::lifecycle::support::{SOON, all_gone, built, connected, fleet, keep, stdio};
+
+fn stubborn(ledger: &Ledger) -> FaultyServer {
+    FaultyServer::new()
+        .ledger(ledger)
+        .ignores_term()
+        .on(Step::Eof, Fault::Hang)
+}
+
+#[tokio::test]
+async fn a_close_during_a_reconnect_leaves_no_process() {
+    for round in 0..10 {
+        let ledger = Ledger::temporary();
+        let dying = FaultyServer::new()
+            .ledger(&ledger)
+            .on(Step::Initialized, Fault::Exit(1).after_ms(20));
+        let (fleet, server) = keep(stdio("dying", &dying));
+        server
+            .wait_until(SOON, |status| status.state == StateKind::Reconnecting)
+            .await
+            .expect("lost");
+        // Each round meets another moment of the reconnect.
+        tokio::time::sleep(Duration::from_millis(17 * round)).await;
+        fleet.close(SOON).await;
+        let known = ledger.pids();
+        assert!(!known.iter().any(|pid| is_alive(*pid)), "round {round}");
+        assert!(
+            !ledger
+                .wait_for_async(
+                    |ledger| ledger.pids().len() > known.len(),
+                    Duration::from_millis(300)
+                )
+                .await
+        );
+        assert!(fleet.servers().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_close_takes_the_time_of_the_slowest_server_and_says_who_had_to_be_killed() {
+    let ledger = Ledger::temporary();
+    let escapes = FaultyServer::new().ledger(&ledger).on(
+        Step::Initialized,
+        Fault::Spawn(Child {
+            daemon: true,
+            ..Child::default()
+        }),
+    );
+    let fleet = fleet([
+        stdio("one", &stubborn(&ledger)),
+        stdio("two", &stubborn(&ledger)),
+        stdio("three", &stubborn(&ledger)),
+        stdio("escapes", &escapes),
+        stdio("good", &FaultyServer::new().ledger(&ledger)),
+    ]);
+    for server in fleet.servers() {
+        connected(&server).await;
+    }
+    assert!(
+        ledger
+            .wait_for_async(|ledger| ledger.children().len() == 1, SOON)
+            .await
+    );
+
+    let began = Instant::now();
+    let report = fleet.close(SOON).await;
+    let took = began.elapsed();
+    assert!(
+        took > Duration::from_secs(3),
+        "the stubborn ones are given time: {took:?}"
+    );
+    assert!(
+        took < Duration::from_secs(8),
+        "and all of them the same time: {took:?}"
+    );
+    let names: Vec<_> = report
+        .servers
+        .iter()
+        .map(|server| server.server.as_str())
+        .collect();
+    assert_eq!(names, ["escapes", "good", "one", "three", "two"]);
+    let killed: Vec<_> = report.killed().map(|server| server.server.as_str()).collect();
+    assert_eq!(killed, ["one", "three", "two"]);
+    assert!(report.servers.iter().all(|server| !server.overdue));
+    assert_eq!(report.servers[0].swept, 1, "the one that escaped was found");
+    assert!(!ledger.pids().into_iter().chain(ledger.children()).any(is_alive));
+}
+
+/// As stubborn, and its ledger tells what it was shown.
+fn watched(ledger: &Ledger) -> FaultyServer {
+    FaultyServer::new()
+        .ledger(ledger)
+        .notes_term()
+        .on(Step::Eof, Fault::Hang)
+}
+
+/// Less than the 4 s after which the whole ladder comes to SIGKILL: a server that is not hastened is overdue. There is more than a second
+/// for each rung.
+const SHORT: Duration = Duration::from_secs(3);
+
+/// Less than those 4 s.
+const HASTENED: Duration = Duration::from_millis(3800);
+
+fn assert_signalled_and_gone(ledger: &Ledger) {
+    let signals: Vec<_> = ledger
+        .lines()
+        .into_iter()
+        .filter(|line| line == "eof" || line == "term")
+        .collect();
+    assert_eq!(signals, ["eof", "term"]);
+    assert!(!ledger.pids().into_iter().any(is_alive), "nothing is left");
+}
+
+#[tokio::test]
+async fn a_close_shorter_than_the_ladder_shows_every_rung_before_it_kills() {
+    let ledger = Ledger::temporary();
+    let (fleet, server) = keep(stdio("watched", &watched(&ledger)));
+    connected(&server).await;
+    let report = fleet.close(SHORT).await;
+    assert_signalled_and_gone(&ledger);
+    let [closed] = &report.servers[..] else {
+        panic!("{report:?}")
+    };
+    assert!(closed.killed && !closed.overdue, "{closed:?}");
+}
+
+#[tokio::test]
+async fn a_stop_that_is_under_way_when_the_fleet_is_closed_is_hastened() {
+    let removed: fn(&Fleet, &Server) -> _ = |fleet, _| {
+        let fleet = fleet.clone();
+        tokio::spawn(async move { drop(fleet.apply([]).await) })
+    };
+    let disabled: fn(&Fleet, &Server) -> _ = |_, server| {
+        let server = server.clone();
+        tokio::spawn(async move { server.disable().await.expect("taken") })
+    };
+    for stop in [removed, disabled] {
+        let ledger = Ledger::temporary();
+        let (fleet, server) = keep(stdio("watched", &watched(&ledger)));
+        connected(&server).await;
+        stop(&fleet, &server).await.expect("taken");
+        assert!(
+            ledger
+                .wait_for_async(|ledger| ledger.count("eof") == 1, SOON)
+                .await
+        );
+        let report = fleet.close(SHORT).await;
+        assert_signalled_and_gone(&ledger);
+        let [closed] = &report.servers[..] else {
+            panic!("{report:?}")
+        };
+        assert!(!closed.overdue, "{closed:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_close_waits_for_no_apply_that_waits_for_an_old_server_and_nothing_is_added() {
+    let (ledger, newer) = (Ledger::temporary(), Ledger::temporary());
+    let (fleet, server) = keep(stdio("again", &watched(&ledger)));
+    connected(&server).await;
+    fleet.apply([]).await;
+    let applying = {
+        let (fleet, again) = (fleet.clone(), stdio("again", &FaultyServer::new().ledger(&newer)));
+        tokio::spawn(async move { fleet.apply(built([again])).await })
+    };
+    assert!(
+        ledger
+            .wait_for_async(|ledger| ledger.count("eof") == 1, SOON)
+            .await
+    );
+    let report = fleet.close(SHORT).await;
+    assert_signalled_and_gone(&ledger);
+    let [closed] = &report.servers[..] else {
+        panic!("{report:?}")
+    };
+    assert!(closed.killed && !closed.overdue, "{closed:?}");
+    assert_eq!(applying.await.expect("no panic").added, [""; 0]);
+    let never = fleet
+        .apply(built([stdio("new", &FaultyServer::new().ledger(&newer))]))
+        .await;
+    assert_eq!(never.added, [""; 0], "a fleet that was closed stays so");
+    assert!(fleet.servers().is_empty() && newer.pids().is_empty());
+}
+
+#[tokio::test]
+async fn a_close_with_less_time_hastens_the_one_that_is_under_way() {
+    let ledger = Ledger::temporary();
+    let (fleet, server) = keep(stdio("watched", &watched(&ledger)));
+    connected(&server).await;
+    let began = Instant::now();
+    let (first, ()) = tokio::join!(fleet.close(SOON), async {
+        let has_eof = ledger.wait_for_async(|ledger| ledger.count("eof") == 1, SOON);
+        assert!(has_eof.await);
+        fleet.close(SHORT).await;
+    });
+    assert!(began.elapsed() < HASTENED, "{:?}", began.elapsed());
+    assert_signalled_and_gone(&ledger);
+    assert_eq!(first.killed().count(), 1, "it is the first that says how it went");
+}
+
+#[tokio::test]
+async fn what_has_no_time_at_all_is_killed_before_the_close_returns() {
+    let ledger = Ledger::temporary();
+    let fleet = fleet([
+        stdio("one", &stubborn(&ledger)),
+        stdio("removed", &stubborn(&ledger)),
+        stdio("good", &FaultyServer::new().ledger(&ledger)),
+    ]);
+    for server in fleet.servers() {
+        connected(&server).await;
+    }
+    let kept = [
+        stdio("good", &FaultyServer::new().ledger(&ledger)),
+        stdio("one", &stubborn(&ledger)),
+    ];
+    fleet.apply(built(kept)).await;
+
+    let began = Instant::now();
+    let report = fleet.close(Duration::ZERO).await;
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(
+        !ledger.pids().into_iter().any(is_alive),
+        "nothing is left when it returns"
+    );
+    let names: Vec<_> = report.servers.iter().map(|server| &server.server).collect();
+    assert_eq!(
+        names,
+        ["good", "one", "removed"],
+        "the close waits for a server that was removed before, too"
+    );
+    // Whether a server is dead just before or just after the deadline is up to the system; `good` may even end by itself.
+    let killed: Vec<_> = report
+        .killed()
+        .map(|server| &server.server)
+        .filter(|name| *name != "good")
+        .collect();
+    assert_eq!(killed, ["one", "removed"], "{report:?}");
+}
+
+#[tokio::test]
+async fn an_earlier_kill_is_not_reported_by_a_later_close() {
+    let ledger = Ledger::temporary();
+    let stubborn_once = FaultyServer::new()
+        .ledger(&ledger)
+        .ignores_term()
+        .rule(mainstay_testkit::Rule::new(Step::Eof, Fault::Hang).first_starts(1));
+    let (fleet, server) = keep(stdio("recovered", &stubborn_once));
+    connected(&server).await;
+    server.disable().await.expect("taken");
+    server
+        .wait_until(SOON, |status| status.state == StateKind::Disabled)
+        .await
+        .expect("killed");
+    let report = fleet.close(SOON).await;
+    assert_eq!(report.killed().count(), 0);
+}
+
+#[tokio::test]
+async fn a_fleet_that_is_dropped_without_a_close_leaves_nothing() {
+    let ledger = Ledger::temporary();
+    let (fleet, server) = keep(stdio("orphan", &FaultyServer::new().ledger(&ledger)));
+    connected(&server).await;
+    drop(fleet);
+    server
+        .wait_until(SOON, |status| status.state == StateKind::Disabled)
+        .await
+        .expect("stopped, though its handle is held");
+    assert!(all_gone(&ledger).await);
+    assert!(server.enable().await.is_err());
+}
+
+#[test]
+fn a_runtime_that_ends_takes_its_fleets_with_it() {
+    let ledger = Ledger::temporary();
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let fleet = runtime.block_on(async {
+        let (fleet, server) = keep(stdio("orphan", &stubborn(&ledger)));
+        connected(&server).await;
+        fleet
+    });
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    assert!(ledger.wait_for(|ledger| !ledger.pids().into_iter().any(is_alive), SOON));
+    drop(fleet);
+}
