@@ -11,9 +11,11 @@
 
 pub mod blocking;
 pub mod chaos;
+pub mod clock;
 pub mod guarded;
 pub mod http;
 pub mod memory;
+pub mod poll;
 pub mod procfs;
 pub mod stdio;
 pub mod store;
