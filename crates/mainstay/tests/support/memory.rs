@@ -12,10 +12,11 @@ use mainstay::transport::{Connecting, Connector, Limits, Lines, Transport};
 use mainstay::{ClientHandler, Fleet, RawJson, Server, ServerConfig, Status};
 use mainstay_testkit::Script;
 use mainstay_testkit::memory::MemoryServer;
+use mainstay_testkit::poll;
 use tokio::sync::watch;
 
 /// Longer than anything takes on a busy machine; reached only by a test that fails.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = poll::LIMIT;
 
 /// What fits into the pipes to and from a server in memory.
 const PIPE: usize = 64 * 1024;

@@ -11,10 +11,10 @@ use mainstay::config::{ServerBuilder, StdioTarget};
 use mainstay::{Policy, ServerConfig};
 use mainstay_lifecycle::Backoff;
 use mainstay_testkit::procfs::{ProcTree, is_alive};
-use mainstay_testkit::{FaultyServer, Ledger};
+use mainstay_testkit::{FaultyServer, Ledger, poll};
 
 /// Longer than anything takes on a busy machine; reached only by a test that fails.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = poll::LIMIT;
 
 const MARK: &str = "MAINSTAY_TEST_STAGE";
 const ALONE: &str = "MAINSTAY_TEST_ALONE";
