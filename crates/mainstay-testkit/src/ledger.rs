@@ -5,13 +5,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
-/// A file gives no event when it grows.
-const POLL: Duration = Duration::from_millis(5);
+use crate::poll;
 
 /// Reads what the servers that share one ledger file did.
 #[derive(Debug)]
@@ -102,16 +100,7 @@ impl Ledger {
     ///
     /// Blocks the thread: in an async test use [`Ledger::wait_for_async`].
     pub fn wait_for(&self, mut holds: impl FnMut(&Self) -> bool, limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
-        loop {
-            if holds(self) {
-                return true;
-            }
-            if Instant::now() >= deadline {
-                return false;
-            }
-            thread::sleep(POLL);
-        }
+        poll::comes_true(limit, || holds(self))
     }
 
     /// As [`Ledger::wait_for`], without blocking the thread.
@@ -119,16 +108,7 @@ impl Ledger {
     /// # Cancel safety
     /// Safe: it only reads.
     pub async fn wait_for_async(&self, mut holds: impl FnMut(&Self) -> bool, limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
-        loop {
-            if holds(self) {
-                return true;
-            }
-            if Instant::now() >= deadline {
-                return false;
-            }
-            tokio::time::sleep(POLL).await;
-        }
+        poll::comes_true_async(limit, || holds(self)).await
     }
 
     fn numbers_after(&self, prefix: &str) -> Vec<i32> {

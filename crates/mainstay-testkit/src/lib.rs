@@ -12,10 +12,12 @@
 pub mod blocking;
 pub mod chaos;
 pub mod client;
+pub mod clock;
 pub mod fleet;
 pub mod guarded;
 pub mod http;
 pub mod memory;
+pub mod poll;
 pub mod procfs;
 pub mod stdio;
 pub mod store;

@@ -3,11 +3,9 @@
 use std::fs;
 use std::path::Path;
 use std::process;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// `/proc` gives no event when a process ends that is not our child.
-const POLL: Duration = Duration::from_millis(5);
+use crate::poll;
 
 /// All processes that were started with `KEY=VALUE` in their environment, wherever they fled to.
 #[derive(Clone, Debug)]
@@ -33,14 +31,7 @@ impl ProcTree {
     /// Waits until none is left; `false` when `limit` has passed first. Blocks the thread.
     #[must_use]
     pub fn wait_until_gone(&self, limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
-        while !self.pids().is_empty() {
-            if Instant::now() >= deadline {
-                return false;
-            }
-            thread::sleep(POLL);
-        }
-        true
+        poll::comes_true(limit, || self.pids().is_empty())
     }
 
     /// As [`ProcTree::wait_until_gone`], without blocking the thread.
@@ -48,14 +39,7 @@ impl ProcTree {
     /// # Cancel safety
     /// Safe: it only reads.
     pub async fn wait_until_gone_async(&self, limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
-        while !self.pids().is_empty() {
-            if Instant::now() >= deadline {
-                return false;
-            }
-            tokio::time::sleep(POLL).await;
-        }
-        true
+        poll::comes_true_async(limit, || self.pids().is_empty()).await
     }
 
     /// Whether this process is one of the tree: a number that was reused is not.
@@ -203,14 +187,9 @@ mod tests {
         }
     }
 
-    /// Polls: a change in /proc is no event.
     #[track_caller]
-    fn wait_for(shown: impl Fn() -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while !shown() {
-            assert!(Instant::now() < deadline, "/proc shows it in time");
-            thread::sleep(POLL);
-        }
+    fn wait_for(shown: impl FnMut() -> bool) {
+        assert!(poll::comes_true(poll::LIMIT, shown), "/proc shows it in time");
     }
 
     #[test]
@@ -231,7 +210,7 @@ mod tests {
         assert!(is_alive(pid));
 
         sleeper.0.kill().unwrap();
-        assert!(tree.wait_until_gone(Duration::from_secs(5)));
+        assert!(tree.wait_until_gone(poll::LIMIT));
         // A process that ends loses its environment a moment before it is a zombie.
         wait_for(|| zombie_children().contains(&pid));
         assert!(!is_alive(pid));

@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use crate::procfs;
 
 /// What is let go of in the background needs a moment: sockets are closed by tasks of their own.
-const LETTING_GO: Duration = Duration::from_secs(5);
+const LETTING_GO: Duration = crate::poll::LIMIT;
 
 const POLL: Duration = Duration::from_millis(20);
 

@@ -7,9 +7,10 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::time::timeout;
 
 use super::peer::{Connection, Peer};
+use crate::poll;
 
 /// Longer than anything takes on a busy machine; reached only by a test that fails.
-pub const LONG: Duration = Duration::from_secs(60);
+pub const LONG: Duration = poll::LIMIT;
 
 /// A request, to be sent as it is.
 pub struct Ask {

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal as UnixSignal, kill_process};
 
@@ -14,14 +14,12 @@ use super::port::Port;
 use super::script::HttpScript;
 use super::server::RunsAs;
 use crate::faulty_server::FaultyServer;
+use crate::poll;
 use crate::script::Script;
 use crate::stdio::LIFETIME;
 
 /// Long enough for a busy machine to start a small program.
-const START_LIMIT: Duration = Duration::from_secs(20);
-
-/// A process gives no event when it ends, but to the one who waits for it without a limit.
-const POLL: Duration = Duration::from_millis(5);
+const START_LIMIT: Duration = poll::LIMIT;
 
 /// Plays the scripts on this port of 127.0.0.1 (0: any free one), whose number is the first line on stdout.
 ///
@@ -116,16 +114,7 @@ impl FaultyHttpProcess {
     ///
     /// Blocks the thread.
     pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
-        let deadline = Instant::now() + limit;
-        loop {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Some(status);
-            }
-            if Instant::now() >= deadline {
-                return None;
-            }
-            thread::sleep(POLL);
-        }
+        poll::look_for(limit, || self.child.try_wait().ok().flatten())
     }
 
     /// SIGSTOP: its connections stay open, and nothing moves on them.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mainstay_testkit::http::{FaultyHttpProcess, HttpScript};
 use mainstay_testkit::{Fault, Ledger, Script, Step};
 
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = mainstay_testkit::poll::LIMIT;
 
 /// Sends a request on a connection of its own.
 fn post(port: u16, session: &str, body: &str) -> TcpStream {

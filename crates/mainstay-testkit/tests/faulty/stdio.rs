@@ -7,11 +7,10 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mainstay_testkit::poll::{self, LIMIT};
 use mainstay_testkit::procfs::{ProcTree, group_of, is_alive};
 use mainstay_testkit::{AnswerFault, Fault, FaultyServer, Flood, Ledger, Rule, Script, Signal, Step};
 use serde_json::{Value, json};
-
-const LIMIT: Duration = Duration::from_secs(10);
 
 struct Client {
     child: Child,
@@ -59,14 +58,8 @@ impl Client {
     }
 
     fn wait(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "still running after {LIMIT:?}");
-            thread::sleep(Duration::from_millis(2));
-        }
+        let ended = poll::look_for(LIMIT, || self.child.try_wait().unwrap());
+        ended.unwrap_or_else(|| panic!("still running after {LIMIT:?}"))
     }
 
     fn ask(&mut self, method: &str, params: &Value) -> Value {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mainstay_lifecycle::{Cause, Desired, Policy, Recovery, StateKind};
 use mainstay_testkit::procfs::is_alive;
-use mainstay_testkit::{Fault, FaultyServer, Ledger, Step};
+use mainstay_testkit::{Fault, FaultyServer, Ledger, Step, poll};
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -25,7 +25,7 @@ use crate::server::{
 use crate::transport::Transport;
 use crate::wire::{Outcome, RawJson, RequestError};
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = poll::LIMIT;
 
 fn keep(process: &FaultyServer) -> (Fleet, Server) {
     let config = ServerConfig::stdio("kept", process.command()).args(process.args());

@@ -11,8 +11,9 @@ mod stopping;
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use mainstay_testkit::poll::{self, comes_true};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{ChildStdin, ChildStdout};
 
@@ -20,22 +21,25 @@ use super::spawn::Spawned;
 use super::{Ladder, Process, ShutdownDeadline, Spec, StderrRing, Stopped, spawn};
 
 /// Long enough that only a broken promise runs into it, on however busy a machine.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = poll::LIMIT;
 
-/// A ladder for those who are expected to need all of it.
+/// Longer than any test: a rung that should not run out is never waited out.
+const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A ladder for those who are expected to need all of it. SIGKILL does its work in any case.
 const SHORT_LADDER: Ladder = Ladder {
     eof_grace: Duration::from_millis(30),
     term_grace: Duration::from_millis(100),
     straggler_grace: Duration::from_millis(100),
-    kill_grace: Duration::from_secs(5),
+    kill_grace: NEVER,
 };
 
 /// A ladder for those who are expected to end on the first rung they understand: no rung ever runs out.
 const PATIENT_LADDER: Ladder = Ladder {
-    eof_grace: LONG,
-    term_grace: LONG,
-    straggler_grace: LONG,
-    kill_grace: LONG,
+    eof_grace: NEVER,
+    term_grace: NEVER,
+    straggler_grace: NEVER,
+    kill_grace: NEVER,
 };
 
 /// A ladder whose first rung is skipped.
@@ -90,9 +94,11 @@ impl Started {
     }
 }
 
-/// Stops a process while no shutdown is near.
+/// Stops a process while no shutdown is near. A stop that waits out a rung that should not run out does not end.
 async fn stop(process: Process, ladder: &Ladder) -> Stopped {
-    process.stop(ladder, &ShutdownDeadline::default()).await
+    let shutdown_deadline = ShutdownDeadline::default();
+    let stopped = tokio::time::timeout(LONG, process.stop(ladder, &shutdown_deadline)).await;
+    stopped.expect("the stop ends")
 }
 
 fn shell(script: &str) -> Spec {
@@ -136,18 +142,6 @@ fn stat(pid: i32) -> Option<(char, i32)> {
 
 fn runs(pid: i32) -> bool {
     stat(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
-}
-
-/// Whether the condition comes true in time, for what no event tells of.
-fn comes_true(within: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + within;
-    while !condition() {
-        if Instant::now() > deadline {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    true
 }
 
 fn kill(pid: i32, signal: rustix::process::Signal) {

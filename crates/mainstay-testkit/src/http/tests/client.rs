@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::http::wire;
 use crate::script::MODERN_VERSION;
 
-pub(super) const LIMIT: Duration = Duration::from_secs(10);
+pub(super) const LIMIT: Duration = crate::poll::LIMIT;
 
 /// One connection.
 pub(super) struct Client {

@@ -1,12 +1,10 @@
 use std::fs;
-use std::time::{Duration, Instant};
+
+use mainstay_testkit::poll::comes_true_async;
 
 use super::{LONG, PATIENT_LADDER, SHORT_LADDER, comes_true, processes, rerun, start, stat, stop};
 
 const CYCLES: usize = 200;
-
-/// Nothing tells of a descriptor that is closed.
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// In a program of its own, where nothing but the cycles opens descriptors and has children.
 #[test]
@@ -34,16 +32,8 @@ async fn cycles() {
         assert!(reaped, "after cycle {n}: {:?}", children_in_state('Z'));
     }
     // Who was killed last closes its pipe a moment after it was found gone.
-    let deadline = Instant::now() + LONG;
-    while descriptors() > before && Instant::now() < deadline {
-        tokio::time::sleep(PAUSE).await;
-    }
-    assert!(
-        descriptors() <= before,
-        "{} descriptors became {}",
-        before,
-        descriptors()
-    );
+    let closed = comes_true_async(LONG, || descriptors() <= before).await;
+    assert!(closed, "{} descriptors became {}", before, descriptors());
 }
 
 async fn cycle(n: usize) {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use mainstay_testkit::poll::LIMIT;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex};
 use tokio::sync::Notify;
 
@@ -229,17 +230,15 @@ fn a_transport_that_is_started_while_its_runtime_shuts_down_ends_and_holds_nobod
     runtime.shutdown_background();
     let received = Arc::new(Received::default());
     let inbound = received.clone();
+    let (returns, returned) = std::sync::mpsc::channel();
     let started = std::thread::spawn(move || {
         let _inside = handle.enter();
         let (near, _remote) = duplex(64);
         let (reader, writer) = tokio::io::split(near);
         Box::new(Lines::new(reader, writer, Limits::default())).start(inbound);
+        returns.send(()).expect("awaited");
     });
-    let deadline = std::time::Instant::now() + Duration::from_secs(30);
-    while !started.is_finished() {
-        assert!(std::time::Instant::now() < deadline, "it never returns");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    assert_eq!(returned.recv_timeout(LIMIT), Ok(()), "it never returns");
     started.join().unwrap();
     assert_eq!(*received.ends.lock().unwrap(), [End::Aborted]);
 }

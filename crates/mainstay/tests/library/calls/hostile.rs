@@ -1,8 +1,6 @@
 //! Whatever a server sends: no call hangs, memory stays bounded, and no other server notices.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mainstay::server::BadAnswer;
@@ -319,44 +317,29 @@ async fn a_line_far_over_the_limit_fails_its_call_in_bounded_memory_and_disturbs
     }
 }
 
-/// The memory of this process, looked at every few milliseconds.
+/// The memory of this process, whose highest level the kernel remembers.
 struct Watched {
     before: u64,
-    done: Arc<AtomicBool>,
-    highest: JoinHandle<u64>,
 }
 
 impl Watched {
     fn start() -> Self {
-        let done = Arc::<AtomicBool>::default();
-        let highest = std::thread::spawn({
-            let done = done.clone();
-            move || {
-                let mut highest = 0;
-                while !done.load(Ordering::Relaxed) {
-                    highest = resident_kb().max(highest);
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-                highest
-            }
-        });
+        // The highest level so far is forgotten.
+        std::fs::write("/proc/self/clear_refs", "5").expect("Linux");
         Self {
-            before: resident_kb(),
-            done,
-            highest,
+            before: memory_kb("VmRSS:"),
         }
     }
 
     fn grown_kb(self) -> u64 {
-        self.done.store(true, Ordering::Relaxed);
-        let highest = self.highest.join().expect("the watch goes on");
-        highest.saturating_sub(self.before)
+        memory_kb("VmHWM:").saturating_sub(self.before)
     }
 }
 
-fn resident_kb() -> u64 {
+/// A field of the status of this process.
+fn memory_kb(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
     let kb = line.and_then(|line| line.trim().strip_suffix(" kB"));
     kb.and_then(|kb| kb.parse().ok()).expect("a number of kB")
 }

@@ -3,14 +3,15 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use mainstay::config::{CustomTarget, ServerBuilder};
 use mainstay::gateway::{Introduction, introduced_as};
 use mainstay::{CallOptions, Fleet, Server, ServerConfig, StateKind};
 use mainstay_testkit::store::catalogs_are_stored;
-use mainstay_testkit::{Script, Speaks};
+use mainstay_testkit::{Script, Speaks, clock, poll};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -29,12 +30,8 @@ async fn seed(store: &TempDir, memory: &Arc<Memory>) {
 }
 
 /// Waits for this: a file gives no event when it is written.
-async fn comes_true(mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < LONG, "in time");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+async fn comes_true(holds: impl FnMut() -> bool) {
+    assert!(poll::comes_true_async(poll::LIMIT, holds).await, "in time");
 }
 
 fn files(store: &TempDir) -> Vec<PathBuf> {
@@ -65,14 +62,16 @@ async fn a_fresh_start_serves_the_catalog_from_disk_before_any_server_is_up() {
     assert_ne!(server.status().state, StateKind::Connected);
 
     let calling = fleet.clone();
-    let call = tokio::spawn(async move {
+    let mut call = pin!(async move {
         let options = CallOptions::default().timeout(LONG);
         calling.call("s__t", &json!({})).options(options).await
     });
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(!call.is_finished(), "the call waits for the server");
+    assert!(
+        clock::keeps_waiting(&mut call).await,
+        "the call waits for the server"
+    );
     memory.set_down(false);
-    call.await.unwrap().expect("and then runs");
+    call.await.expect("and then runs");
     assert_eq!(fleet.catalog().freshness("s").unwrap().stale_since, None);
 }
 

@@ -1,17 +1,17 @@
 //! HTTP+SSE, where the stream is the connection.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use mainstay::config::{HttpKind, HttpTarget, Replay, ServerBuilder};
 use mainstay::lifecycle::Cause;
 use mainstay::server::Reason;
 use mainstay::transport::http::BearerToken;
-use mainstay::{CallOptions, Fleet, Outcome, StateKind};
+use mainstay::{CallErrorKind, CallOptions, Fleet, Outcome, StateKind};
 use mainstay_testkit::http::{
     FaultyHttpProcess, FaultyHttpServer, HttpFault, HttpRule, HttpScript, HttpStep, Serves,
 };
-use mainstay_testkit::{Ledger, Occurrence, Script};
+use mainstay_testkit::{Ledger, Occurrence, Script, clock};
 use serde_json::json;
 
 use crate::http::support::{
@@ -49,14 +49,13 @@ async fn a_killed_process_is_missed_by_its_stream_and_its_pending_call_fails_at_
                 .await
         }
     });
-    while ledger.count("call sleep_ms") == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    let began = Instant::now();
+    let is_called = ledger.wait_for_async(|ledger| ledger.count("call sleep_ms") == 1, SOON);
+    assert!(is_called.await, "{:?}", ledger.lines());
     process.kill();
-    let error = calling.await.unwrap().expect_err("its server is dead");
+    let told = clock::within(Duration::from_secs(5), calling).await;
+    let error = told.unwrap().expect_err("its server is dead");
     assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(matches!(error.kind, CallErrorKind::Lost { .. }), "{error:?}");
     let lost = next_event(&mut events, |event| event.from == StateKind::Connected).await;
     assert_eq!(lost.cause, Cause::Lost);
 

@@ -13,14 +13,14 @@ use mainstay::{
     ServerConfig, StateKind, Status,
 };
 use mainstay_testkit::http::{FaultyHttpServer, HttpScript, Traffic};
-use mainstay_testkit::{Script, Speaks};
+use mainstay_testkit::{Script, Speaks, poll};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// Longer than anything that is under way ever takes, even on a machine with too much to do.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = poll::LIMIT;
 
 pub(crate) const ERAS: [Speaks; 2] = [Speaks::Legacy, Speaks::Modern];
 

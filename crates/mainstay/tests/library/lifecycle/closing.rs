@@ -1,10 +1,11 @@
 //! The end of a fleet: nothing is left, and it takes the time of the slowest server.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use mainstay::{Fleet, Server, StateKind};
-use mainstay_testkit::procfs::is_alive;
-use mainstay_testkit::{Child, Fault, FaultyServer, Ledger, Step};
+use mainstay::{Fleet, Server, StateKind, Status};
+use mainstay_testkit::procfs::{ProcTree, is_alive};
+use mainstay_testkit::{Child, Fault, FaultyServer, Ledger, Step, clock, poll};
+use tokio::runtime::Handle;
 
 use crate::lifecycle::support::{SOON, all_gone, built, connected, fleet, keep, stdio};
 
@@ -17,29 +18,54 @@ fn stubborn(ledger: &Ledger) -> FaultyServer {
 
 #[tokio::test]
 async fn a_close_during_a_reconnect_leaves_no_process() {
-    for round in 0..10 {
+    /// A moment of the reconnect.
+    #[derive(Clone, Copy, Debug)]
+    enum Moment {
+        Waits,
+        IsStarted,
+        Runs,
+        IsAsked,
+        IsConnected,
+    }
+    use Moment::{IsAsked, IsConnected, IsStarted, Runs, Waits};
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let of_no_server = {
+        let _fleet = Fleet::builder().start([]);
+        tasks()
+    };
+    for (round, moment) in [Waits, IsStarted, Runs, IsAsked, IsConnected]
+        .into_iter()
+        .enumerate()
+    {
+        let mark = format!("{}.{round}", std::process::id());
         let ledger = Ledger::temporary();
         let dying = FaultyServer::new()
             .ledger(&ledger)
+            .env_var("MAINSTAY_TEST_ROUND", &mark)
             .on(Step::Initialized, Fault::Exit(1).after_ms(20));
         let (fleet, server) = keep(stdio("dying", &dying));
-        server
-            .wait_until(SOON, |status| status.state == StateKind::Reconnecting)
-            .await
-            .expect("lost");
-        // Each round meets another moment of the reconnect.
-        tokio::time::sleep(Duration::from_millis(17 * round)).await;
+        let becomes = async |holds: fn(&Status) -> bool| server.wait_until(SOON, holds).await.is_some();
+        assert!(
+            becomes(|status| status.state == StateKind::Reconnecting).await,
+            "lost"
+        );
+        let twice = |words| ledger.wait_for_async(move |ledger| ledger.count(words) == 2, SOON);
+        let came = match moment {
+            Waits => true,
+            IsStarted => becomes(|status| status.starts == 2).await,
+            Runs => twice("start").await,
+            IsAsked => twice("initialize").await,
+            IsConnected => becomes(|status| status.starts == 2 && status.state == StateKind::Connected).await,
+        };
+        assert!(came, "{moment:?}: {:?}", server.status());
         fleet.close(SOON).await;
         let known = ledger.pids();
-        assert!(!known.iter().any(|pid| is_alive(*pid)), "round {round}");
-        assert!(
-            !ledger
-                .wait_for_async(
-                    |ledger| ledger.pids().len() > known.len(),
-                    Duration::from_millis(300)
-                )
-                .await
-        );
+        assert!(!known.iter().any(|pid| is_alive(*pid)), "{moment:?}");
+        // No task is left that could start another.
+        let settled = poll::comes_true_async(SOON, || tasks() <= of_no_server).await;
+        assert!(settled, "{moment:?}: {} tasks, not {of_no_server}", tasks());
+        let tree = ProcTree::marked("MAINSTAY_TEST_ROUND", &mark);
+        assert!(tree.pids().is_empty() && ledger.pids() == known, "{moment:?}");
         assert!(fleet.servers().is_empty());
     }
 }
@@ -55,9 +81,9 @@ async fn a_close_takes_the_time_of_the_slowest_server_and_says_who_had_to_be_kil
         }),
     );
     let fleet = fleet([
-        stdio("one", &stubborn(&ledger)),
-        stdio("two", &stubborn(&ledger)),
-        stdio("three", &stubborn(&ledger)),
+        stdio("one", &watched(&ledger)),
+        stdio("two", &watched(&ledger)),
+        stdio("three", &watched(&ledger)),
         stdio("escapes", &escapes),
         stdio("good", &FaultyServer::new().ledger(&ledger)),
     ]);
@@ -70,17 +96,13 @@ async fn a_close_takes_the_time_of_the_slowest_server_and_says_who_had_to_be_kil
             .await
     );
 
-    let began = Instant::now();
-    let report = fleet.close(SOON).await;
-    let took = began.elapsed();
-    assert!(
-        took > Duration::from_secs(3),
-        "the stubborn ones are given time: {took:?}"
-    );
-    assert!(
-        took < Duration::from_secs(8),
-        "and all of them the same time: {took:?}"
-    );
+    // The stubborn ones are given 4 s, and all of them the same.
+    let report = clock::within(Duration::from_secs(8), fleet.close(SOON)).await;
+    let lines = ledger.lines();
+    let first_term = lines.iter().position(|line| line == "term").expect("shown");
+    let ends_of_input = lines[..first_term].iter().filter(|line| *line == "eof").count();
+    assert_eq!(ends_of_input, 5, "everyone's before the first SIGTERM: {lines:?}");
+    assert_eq!(ledger.count("term"), 3, "{lines:?}");
     let names: Vec<_> = report
         .servers
         .iter()
@@ -195,13 +217,14 @@ async fn a_close_with_less_time_hastens_the_one_that_is_under_way() {
     let ledger = Ledger::temporary();
     let (fleet, server) = keep(stdio("watched", &watched(&ledger)));
     connected(&server).await;
-    let began = Instant::now();
-    let (first, ()) = tokio::join!(fleet.close(SOON), async {
-        let has_eof = ledger.wait_for_async(|ledger| ledger.count("eof") == 1, SOON);
-        assert!(has_eof.await);
-        fleet.close(SHORT).await;
-    });
-    assert!(began.elapsed() < HASTENED, "{:?}", began.elapsed());
+    let closing = async {
+        tokio::join!(fleet.close(SOON), async {
+            let has_eof = ledger.wait_for_async(|ledger| ledger.count("eof") == 1, SOON);
+            assert!(has_eof.await);
+            fleet.close(SHORT).await;
+        })
+    };
+    let (first, ()) = clock::within(HASTENED, closing).await;
     assert_signalled_and_gone(&ledger);
     assert_eq!(first.killed().count(), 1, "it is the first that says how it went");
 }
@@ -223,9 +246,7 @@ async fn what_has_no_time_at_all_is_killed_before_the_close_returns() {
     ];
     fleet.apply(built(kept)).await;
 
-    let began = Instant::now();
-    let report = fleet.close(Duration::ZERO).await;
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    let report = clock::within(Duration::from_secs(3), fleet.close(Duration::ZERO)).await;
     assert!(
         !ledger.pids().into_iter().any(is_alive),
         "nothing is left when it returns"
@@ -286,7 +307,7 @@ fn a_runtime_that_ends_takes_its_fleets_with_it() {
         connected(&server).await;
         fleet
     });
-    runtime.shutdown_timeout(Duration::from_secs(5));
+    runtime.shutdown_timeout(SOON);
     assert!(ledger.wait_for(|ledger| !ledger.pids().into_iter().any(is_alive), SOON));
     drop(fleet);
 }

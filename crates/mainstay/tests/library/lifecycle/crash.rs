@@ -1,11 +1,11 @@
 //! A server that dies is noticed at once, and comes back by itself, once.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mainstay::config::Replay;
 use mainstay::lifecycle::Cause;
 use mainstay::{CallError, CallErrorKind, CallOptions, Policy, StateKind};
-use mainstay_testkit::chaos::Lateness;
+use mainstay_testkit::clock;
 use mainstay_testkit::procfs::is_alive;
 use mainstay_testkit::{Fault, FaultyServer, Flood, Ledger, Script, Step};
 use rustix::process::Signal;
@@ -15,6 +15,9 @@ use tokio::task::JoinSet;
 use crate::lifecycle::support::{
     InMemory, LONG, SOON, connected, connected_pid, echo, keep, next_event, signal, stdio,
 };
+
+/// No timer that is due later is waited for.
+const AT_ONCE: Duration = Duration::from_millis(100);
 
 #[tokio::test]
 async fn a_killed_idle_server_is_noticed_without_a_call_and_the_event_tells_how_it_ended() {
@@ -26,11 +29,8 @@ async fn a_killed_idle_server_is_noticed_without_a_call_and_the_event_tells_how_
     let pid = connected_pid(&server).await;
     let mut events = fleet.events();
 
-    let lateness = Lateness::watch();
-    let killed_at = Instant::now();
     signal(pid, Signal::KILL);
-    let lost = next_event(&mut events, |_| true).await;
-    lateness.assert_at_once(killed_at.elapsed()).await;
+    let lost = clock::within(AT_ONCE, next_event(&mut events, |_| true)).await;
     assert_eq!(
         (lost.from, lost.to),
         (StateKind::Connected, StateKind::Reconnecting)

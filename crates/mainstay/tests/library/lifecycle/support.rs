@@ -10,13 +10,13 @@ use mainstay::transport::{Connecting, Connector, Limits, Lines};
 use mainstay::{CallError, CallOptions, Event, Events, Fleet, Reply, Server, ServerConfig, StateKind};
 use mainstay_testkit::memory::MemoryServer;
 use mainstay_testkit::procfs::is_alive;
-use mainstay_testkit::{FaultyServer, Ledger, Script};
+use mainstay_testkit::{FaultyServer, Ledger, Script, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 /// Longer than anything that is under way ever takes, even on a machine with too much to do.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = poll::LIMIT;
 
 /// Longer than any pause of a policy. For paused time only, where it costs nothing.
 pub(crate) const LONG: Duration = Duration::from_secs(24 * 60 * 60);
@@ -105,15 +105,10 @@ pub(crate) fn signal(pid: i32, signal: Signal) {
     kill_process(pid, signal).expect("the process is there");
 }
 
-/// Whether every process that this ledger knows is gone, or is within the time of a kill.
+/// Whether every process that this ledger knows comes to its end.
 pub(crate) async fn all_gone(ledger: &Ledger) -> bool {
-    for _ in 0..400 {
-        if !ledger.pids().into_iter().chain(ledger.children()).any(is_alive) {
-            return true;
-        }
-        sleep(Duration::from_millis(5)).await;
-    }
-    false
+    let gone = || !ledger.pids().into_iter().chain(ledger.children()).any(is_alive);
+    poll::comes_true_async(poll::LIMIT, gone).await
 }
 
 /// Drops `future` once it is ready, or once the other tasks had so many turns.

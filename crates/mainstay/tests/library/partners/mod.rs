@@ -8,4 +8,4 @@ mod subscriptions;
 use std::time::Duration;
 
 /// Node and Python take seconds to start when the machine is busy.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = mainstay_testkit::poll::LIMIT;

@@ -104,7 +104,7 @@ impl Held {
 
     /// What is held when no more is than `before`, or at last.
     async fn settled(before: &Self) -> Self {
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + LONG;
         loop {
             let now = Self::now().await;
             let back = now.descriptors <= before.descriptors && now.tasks <= before.tasks;

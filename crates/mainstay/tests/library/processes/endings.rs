@@ -2,13 +2,14 @@
 //! the server itself when it ignores the end of its input, SIGTERM, or everything.
 
 use std::num::NonZeroU32;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mainstay::config::{ServerBuilder, StdioTarget};
 use mainstay::{Fleet, Server, ServerConfig, StateKind};
 use mainstay_lifecycle::WhenSpent;
-use mainstay_testkit::{Child, Fault, FaultyServer, Signal, Step};
+use mainstay_testkit::{Child, Fault, FaultyServer, Signal, Step, clock};
 use serde_json::json;
+use tokio::task::spawn_blocking;
 
 use mainstay_testkit::fleet::{LONG, Stage, quick};
 
@@ -209,15 +210,12 @@ async fn a_server_that_exits_by_itself_leaves_nothing_of_its_tree() {
 async fn a_closed_fleet_leaves_nothing_and_takes_as_long_as_its_slowest_server() {
     let stage = Stage::new();
     let fleet = connected(&stage).await;
-    let began = Instant::now();
-    let report = fleet.close(LONG).await;
-    let took = began.elapsed();
+    // One of them takes four seconds, four take two: one after the other would be over twelve.
+    let report = clock::within(Duration::from_secs(9), fleet.close(LONG)).await;
     assert_eq!(stage.tree().pids(), NOBODY);
     let mut killed: Vec<_> = report.killed().map(|server| server.server.as_str()).collect();
     killed.sort_unstable();
     assert_eq!(killed, ["freezes-and-ignores-term", "ignores-eof-and-term"]);
-    // One of them takes four seconds, four take two: one after the other would be over twelve.
-    assert!(took < Duration::from_secs(9), "{took:?}");
 }
 
 #[tokio::test]
@@ -236,15 +234,16 @@ async fn a_close_in_a_hurry_leaves_nothing_either() {
     for within in [Duration::ZERO, Duration::from_millis(100)] {
         let stage = Stage::new();
         let fleet = connected(&stage).await;
-        let report = fleet.close(within).await;
-        assert_eq!(report.servers.len(), stubborn().len());
+        let tree = stage.tree();
         // Sooner than the 4 s after which the whole ladder would have come to its end.
-        let sooner = Duration::from_millis(3500);
-        assert!(
-            stage.tree().wait_until_gone_async(sooner).await,
-            "{within:?}: {:?}",
-            stage.tree().pids()
-        );
+        let (report, gone) = clock::within(Duration::from_millis(3500), async {
+            let report = fleet.close(within).await;
+            let gone = spawn_blocking(move || tree.wait_until_gone(LONG));
+            (report, gone.await.unwrap())
+        })
+        .await;
+        assert_eq!(report.servers.len(), stubborn().len());
+        assert!(gone, "{within:?}: {:?}", stage.tree().pids());
     }
 }
 

@@ -8,6 +8,7 @@ use mainstay::server::StartStage;
 use mainstay::{Fleet, FleetBuilder, Policy, Server, StateKind, Status};
 use mainstay_testkit::{Fault, FaultyServer, Ledger, Step, Work};
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use mainstay_testkit::fleet::{LONG, Stage};
 
@@ -48,30 +49,23 @@ async fn no_more_servers_start_at_once_than_allowed_and_all_come_up() {
     let names = ["a", "b", "c", "d", "e", "f"];
     let servers = names.map(|name| stage.server(name, busy(700)).build().unwrap());
     let fleet = starting(2).start(servers);
-    let mut most = 0;
-    let all = async {
-        for name in names {
-            let server = fleet.server(name).unwrap();
-            server.wait_connected(LONG).await.unwrap();
-        }
-    };
-    let watch = async {
-        loop {
-            let at_once = fleet
-                .servers()
-                .iter()
-                .map(Server::status)
-                .filter(has_its_turn)
-                .count();
-            most = at_once.max(most);
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::select! {
-        () = all => {}
-        () = watch => unreachable!("it watches for ever"),
+    let mut watching = JoinSet::new();
+    for name in names {
+        let (fleet, server) = (fleet.clone(), fleet.server(name).unwrap());
+        watching.spawn(async move {
+            let mut most = 0;
+            // At each change of this server, all of them are looked at.
+            let connected = server.wait_until(LONG, |status| {
+                let statuses = fleet.servers().into_iter().map(|server| server.status());
+                most = most.max(statuses.filter(has_its_turn).count());
+                status.state == StateKind::Connected
+            });
+            connected.await.expect("connected");
+            most
+        });
     }
-    assert_eq!(most, 2);
+    let most = watching.join_all().await.into_iter().max();
+    assert_eq!(most, Some(2));
     fleet.close(LONG).await;
 }
 

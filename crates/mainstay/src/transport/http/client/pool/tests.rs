@@ -1,4 +1,5 @@
 use http::HeaderMap;
+use mainstay_testkit::poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
@@ -11,7 +12,7 @@ use crate::transport::http::client::tls;
 /// How long connections are kept here.
 const KEPT: Duration = Duration::from_secs(40);
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = poll::LIMIT;
 
 fn pool(url: &str) -> Arc<Pool> {
     let (url, options) = (Url::parse(url).unwrap(), HttpOptions::new());
@@ -198,11 +199,25 @@ async fn a_connection_is_not_used_any_more_when_its_time_is_over() {
     assert!(pool.take().is_none(), "that was the long one");
 }
 
-/// A server that answers one request and closes, in a thread, so that it needs nothing of this test's runtime.
+/// The state that the system shows of the socket at this port of 127.0.0.1, as in `/proc/net/tcp`.
+fn socket_state(port: u16) -> Option<String> {
+    let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let address = format!("0100007F:{port:04X}");
+    sockets.lines().find_map(|socket| {
+        let mut fields = socket.split_whitespace().skip(1);
+        (fields.next()? == address).then(|| fields.nth(1).expect("its state").to_owned())
+    })
+}
+
+/// The other side has closed its half.
+const CLOSE_WAIT: &str = "08";
+
+/// A server that answers one request and closes, in a thread, so that it needs nothing of this test's runtime. Returns the
+/// port it was asked from.
 fn answers_once(
     listener: std::net::TcpListener,
     closes: std::sync::mpsc::Receiver<()>,
-) -> std::thread::JoinHandle<std::net::TcpListener> {
+) -> std::thread::JoinHandle<(std::net::TcpListener, u16)> {
     use std::io::{Read as _, Write as _};
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
@@ -216,8 +231,9 @@ fn answers_once(
             .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\none")
             .unwrap();
         closes.recv().unwrap();
+        let asked_from = stream.peer_addr().unwrap().port();
         drop(stream);
-        listener
+        (listener, asked_from)
     })
 }
 
@@ -231,8 +247,11 @@ async fn a_close_that_this_machine_has_received_is_seen_before_the_next_request_
     assert_eq!(body(one).await, "one");
     // The close comes while the thread of the runtime is busy: the runtime cannot have received of it.
     close.send(()).unwrap();
-    let listener = remote.join().unwrap();
-    std::thread::sleep(2 * LOOK_AFTER);
+    let (listener, port) = remote.join().unwrap();
+    let joined = std::time::Instant::now();
+    assert!(poll::comes_true(SOON, || {
+        joined.elapsed() > LOOK_AFTER && socket_state(port).as_deref() == Some(CLOSE_WAIT)
+    }));
     let (close, closes) = std::sync::mpsc::channel();
     let remote = answers_once(listener, closes);
     let again = pool
@@ -249,10 +268,13 @@ async fn a_request_of_which_the_system_took_no_byte_was_not_sent() {
     let (listener, pool) = listening().await;
     let (mut connection, stream) = tokio::join!(pool.connect(), listener.accept());
     let connection = connection.as_mut().unwrap();
-    let (stream, _) = stream.unwrap();
+    let (stream, address) = stream.unwrap();
     stream.set_zero_linger().unwrap();
     drop(stream);
-    std::thread::sleep(Duration::from_millis(20));
+    assert!(
+        poll::comes_true(SOON, || socket_state(address.port()).is_none()),
+        "it is reset"
+    );
     let failed = connection.ask(PoolRequest::default()).await.err().unwrap();
     assert!(matches!(failed.error, ExchangeError::NotWritten(_)));
 }

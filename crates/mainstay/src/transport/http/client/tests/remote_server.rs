@@ -16,7 +16,7 @@ use crate::transport::{End, Frame, Inbound, Outbound, Oversized, Purpose, SendFa
 use crate::wire::Outcome;
 
 /// Longer than anything takes on a busy machine; reached only by a test that fails.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = mainstay_testkit::poll::LIMIT;
 
 trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}

@@ -1,0 +1,114 @@
+//! What waits for a time and what does not, however slow the machine is.
+//!
+//! A test with real sockets and processes cannot have its time paused from the start: time would leap ahead whenever the
+//! runtime waits for one of them. Here time runs as it always does, up to a point, and then stands still.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+
+use crate::poll::LIMIT;
+
+const TICK: Duration = Duration::from_millis(5);
+
+/// Does the work while the clock of the runtime advances by no more than `time`, and then stands still. Work that comes to its
+/// end waited for no timer that is due later; all else it waited for were events, which may be as late as the machine makes them.
+///
+/// # Panics
+/// When the work waits for a later timer, on a runtime of several threads, and where time is paused already.
+///
+/// # Cancel safety
+/// Not safe: time stays paused.
+pub async fn within<T>(time: Duration, work: impl Future<Output = T>) -> T {
+    let (ticks, mut ticked) = mpsc::channel(1);
+    // As long as a blocking task runs, paused time does not advance by itself.
+    spawn_blocking(move || {
+        let began = Instant::now();
+        while began.elapsed() < LIMIT && ticks.blocking_send(()).is_ok() {
+            thread::sleep(TICK);
+        }
+    });
+    tokio::time::pause();
+    let ticking = async {
+        let mut left = time;
+        while ticked.recv().await.is_some() {
+            let step = TICK.min(left);
+            left -= step;
+            tokio::time::advance(step).await;
+        }
+    };
+    let done = tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = ticking => None,
+    };
+    tokio::time::resume();
+    done.unwrap_or_else(|| panic!("it waits for a timer that is due after {time:?}"))
+}
+
+/// Time leaps ahead: whatever waits for a timer that is due by then goes on.
+///
+/// # Panics
+/// On a runtime of several threads, and where time is paused.
+///
+/// # Cancel safety
+/// Not safe: time stays paused.
+pub async fn leap(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
+/// So many turns that every task of the runtime that can go on has gone as far as it can.
+const TURNS: usize = 200;
+
+/// Whether this waits for something that no other task brings about by itself.
+///
+/// # Cancel safety
+/// As safe as `work`.
+pub async fn keeps_waiting(work: &mut (impl Future + Unpin)) -> bool {
+    let turns = async {
+        for _ in 0..TURNS {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = work => false,
+        () = turns => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_timer_that_is_due_in_time_fires_and_time_runs_on_afterwards() {
+        within(
+            Duration::from_millis(50),
+            tokio::time::sleep(Duration::from_millis(20)),
+        )
+        .await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+
+    #[tokio::test]
+    async fn a_timer_that_is_due_later_does_not_fire_though_real_time_passes() {
+        let sleep = tokio::time::sleep(Duration::from_millis(30));
+        let (over, is_over) = tokio::sync::oneshot::channel();
+        thread::spawn(move || {
+            thread::sleep(Duration::from_millis(200));
+            over.send(())
+        });
+        let came_first = within(Duration::from_millis(10), async {
+            tokio::select! {
+                () = sleep => "the timer",
+                _ = is_over => "the event",
+            }
+        });
+        assert_eq!(came_first.await, "the event");
+    }
+}
