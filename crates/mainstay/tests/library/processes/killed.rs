@@ -11,7 +11,7 @@ use mainstay_testkit::{self as testkit, Fault, FaultyServer, Ledger, Step};
 
 use mainstay_testkit::fleet::{LONG, Stage, is_alone, itself};
 
-const VICTIM: &str = "killed::the_program_that_is_killed";
+const VICTIM: &str = "processes::killed::the_program_that_is_killed";
 const READY: &str = "MAINSTAY_TEST_READY";
 const OUTER: &str = "MAINSTAY_TEST_OUTER";
 
