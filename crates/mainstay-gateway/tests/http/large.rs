@@ -2,11 +2,11 @@
 
 use std::pin::pin;
 use std::sync::mpsc;
-use std::time::Duration;
 
 use mainstay::Fleet;
 use mainstay::gateway::message::INLINE_LIMIT;
 use mainstay_gateway::{Gateway, HttpDoor, Scope};
+use mainstay_testkit::clock;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::time::timeout;
@@ -16,10 +16,6 @@ use crate::wire::{Ask, LONG};
 
 /// More than is parsed where it arrives.
 const LARGE: usize = INLINE_LIMIT + 64 * 1024;
-
-/// How long a job of the one blocking thread is held up, to see whether the answer waits for it. It is more than a large
-/// message takes to arrive and to be parsed on a busy machine.
-const HELD_UP: Duration = Duration::from_millis(1500);
 
 /// Runs a test on a runtime with one thread that may block.
 fn with_one_blocking_thread(test: impl Future<Output = ()>) {
@@ -45,14 +41,15 @@ async fn blocking_jobs<T>(answer: impl Future<Output = T>) -> (usize, T) {
     let mut answer = pin!(answer);
     let mut occupied = occupy();
     for jobs in 0..20 {
-        match timeout(HELD_UP, &mut answer).await {
-            Ok(answer) => return (jobs, answer),
-            // The next job is queued before this one runs, so each is seen by itself.
-            Err(_) => {
-                let next = occupy();
-                drop(std::mem::replace(&mut occupied, next));
-            }
+        tokio::select! {
+            biased;
+            answer = &mut answer => return (jobs, answer),
+            // As far as it comes while the job is held up.
+            () = clock::turns() => {}
         }
+        // The next job is queued before this one runs, so each is seen by itself.
+        let next = occupy();
+        drop(std::mem::replace(&mut occupied, next));
     }
     panic!("no answer");
 }
