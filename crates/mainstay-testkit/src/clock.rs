@@ -13,6 +13,9 @@ use crate::poll::LIMIT;
 
 const TICK: Duration = Duration::from_millis(5);
 
+/// The longest leap of the clock, after however long a time in which the machine did something else.
+const LONGEST_STEP: Duration = Duration::from_millis(20);
+
 /// Does the work while the clock of the runtime advances by no more than `time`, and then stands still. Work that comes to its
 /// end waited for no timer that is due later; all else it waited for were events, which may be as late as the machine makes them.
 ///
@@ -25,18 +28,20 @@ pub async fn within<T>(time: Duration, work: impl Future<Output = T>) -> T {
     let (ticks, mut ticked) = mpsc::channel(1);
     // As long as a blocking task runs, paused time does not advance by itself.
     spawn_blocking(move || {
-        let began = Instant::now();
-        while began.elapsed() < LIMIT && ticks.blocking_send(()).is_ok() {
+        while ticks.blocking_send(()).is_ok() {
             thread::sleep(TICK);
         }
     });
     tokio::time::pause();
     let ticking = async {
-        let mut left = time;
-        while ticked.recv().await.is_some() {
-            let step = TICK.min(left);
-            left -= step;
-            tokio::time::advance(step).await;
+        let (mut left, mut last) = (time, Instant::now());
+        while !left.is_zero() || last.elapsed() < LIMIT {
+            ticked.recv().await.expect("it ticks as long as somebody listens");
+            if !left.is_zero() {
+                let step = last.elapsed().min(LONGEST_STEP).min(left);
+                (left, last) = (left - step, Instant::now());
+                tokio::time::advance(step).await;
+            }
         }
     };
     let done = tokio::select! {
@@ -61,23 +66,28 @@ pub async fn leap(time: Duration) {
     tokio::time::resume();
 }
 
-/// So many turns that every task of the runtime that can go on has gone as far as it can.
-const TURNS: usize = 200;
+/// So many turns that every task of the runtime that can go on has gone as far as it can, over the sockets of this machine too.
+const TURNS: usize = 10_000;
+
+/// Gives all other tasks of a runtime of one thread so many turns that none is left which can go on by itself.
+///
+/// # Cancel safety
+/// Safe: it only waits.
+pub async fn turns() {
+    for _ in 0..TURNS {
+        tokio::task::yield_now().await;
+    }
+}
 
 /// Whether this waits for something that no other task brings about by itself.
 ///
 /// # Cancel safety
 /// As safe as `work`.
 pub async fn keeps_waiting(work: &mut (impl Future + Unpin)) -> bool {
-    let turns = async {
-        for _ in 0..TURNS {
-            tokio::task::yield_now().await;
-        }
-    };
     tokio::select! {
         biased;
         _ = work => false,
-        () = turns => true,
+        () = turns() => true,
     }
 }
 

@@ -49,3 +49,18 @@ pub async fn look_for_async<T>(limit: Duration, mut look: impl FnMut() -> Option
         tokio::time::sleep(INTERVAL).await;
     }
 }
+
+/// Asks somebody else again and again, until there is an answer; `None` when `limit` has passed first.
+///
+/// # Cancel safety
+/// As safe as what is asked.
+pub async fn ask_for<T>(limit: Duration, mut ask: impl AsyncFnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let answer = ask().await;
+        if answer.is_some() || Instant::now() >= deadline {
+            return answer;
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}

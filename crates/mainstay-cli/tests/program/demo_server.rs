@@ -4,12 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::{Duration, Instant};
 
+use mainstay_testkit::poll::{self, LIMIT};
 use serde_json::{Value, json};
-
-/// Longer than any step of a test takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(20);
 
 struct Client {
     child: Child,
@@ -74,14 +71,8 @@ impl Client {
     }
 
     fn wait(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("a child of ours") {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "still running after {LIMIT:?}");
-            thread::sleep(Duration::from_millis(2));
-        }
+        let ended = poll::look_for(LIMIT, || self.child.try_wait().expect("a child of ours"));
+        ended.unwrap_or_else(|| panic!("still running after {LIMIT:?}"))
     }
 }
 

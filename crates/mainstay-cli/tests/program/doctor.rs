@@ -5,10 +5,9 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use mainstay_testkit::procfs::is_alive;
-use mainstay_testkit::{Fault, FaultyServer, Ledger, Step};
+use mainstay_testkit::{Fault, FaultyServer, Ledger, Step, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -503,13 +502,6 @@ fn child_named(parent: u32, argument: &str) -> Option<i32> {
 }
 
 /// Waits until something is there.
-fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let started = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(started.elapsed() < Duration::from_secs(20), "it does not come");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+fn wait_for<T>(look: impl FnMut() -> Option<T>) -> T {
+    poll::look_for(poll::LIMIT, look).expect("it does not come")
 }

@@ -1,9 +1,7 @@
 //! How the program ends when it is told to: what runs is finished, nothing new begins, and who asks twice does not wait.
 
-use std::time::{Duration, Instant};
-
 use mainstay_testkit::client::{Ask, Reply, Session, initialize, modern, text};
-use mainstay_testkit::{Fault, FaultyServer, Flood, Ledger, Step};
+use mainstay_testkit::{Fault, FaultyServer, Flood, Ledger, Step, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -11,13 +9,6 @@ use crate::host::Host;
 use crate::leaving::wait_for;
 use crate::sandbox::{Sandbox, finish};
 use crate::serving::{LONG, Serving};
-
-/// Less than what the program waits for: 30 s for what runs, and 4 s for a server that ignores everything, where it is
-/// given the time.
-const AT_ONCE: Duration = Duration::from_millis(3500);
-
-/// Between two looks at a door that is being closed.
-const PAUSE: Duration = Duration::from_millis(10);
 
 fn one(server: &FaultyServer) -> Sandbox {
     Sandbox::with(&json!({ "one": server.config() }))
@@ -40,14 +31,10 @@ async fn what_runs_over_http_is_finished_and_nothing_new_begins() {
     serving.hears("finishing what runs");
     let hello = || Ask::post("/mcp", &initialize(json!({})));
     // It says so a moment before it does so.
-    let closed = async {
-        while hello().send(serving.address).await.status == 200 {
-            tokio::time::sleep(PAUSE).await;
-        }
-    };
-    tokio::time::timeout(LONG, closed)
-        .await
-        .expect("the door is closed");
+    let closed = poll::ask_for(LONG, async || {
+        (hello().send(serving.address).await.status != 200).then_some(())
+    });
+    closed.await.expect("the door is closed");
     for refused in [
         hello().send(serving.address).await,
         modern("/mcp", 1, "tools/list", json!({}))
@@ -88,55 +75,6 @@ async fn what_is_not_finished_in_time_over_http_is_answered_with_its_outcome() {
     let answer = held_back.await.unwrap().json().await;
     assert_eq!(cut(&answer), "unknown", "{answer}");
     serving.ended().exits(143);
-    sandbox.assert_nothing_is_left();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_signal_ends_what_runs_over_http_at_once() {
-    let sandbox = one(&FaultyServer::new().on(Step::Eof, Fault::Hang).ignores_term());
-    let serving = Serving::start(&sandbox, &["--stop-within", "1m"]);
-    let (_session, mut running, _asked) = asking(&serving).await;
-    serving.signal(Signal::TERM);
-    serving.hears("finishing what runs");
-    let began = Instant::now();
-    serving.signal(Signal::TERM);
-    serving.ended().exits(143);
-    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
-    assert_eq!(running.event().await, None);
-    sandbox.assert_nothing_is_left();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_signal_ends_the_program_in_time_though_a_server_floods_and_clients_do_not_read() {
-    const STREAMS: usize = 20;
-    let flood = |of| Fault::Flood { of, count: u64::MAX };
-    let server = FaultyServer::new()
-        .on(Step::Call, flood(Flood::Updated))
-        .on(Step::Eof, Fault::Hang);
-    let sandbox = one(&server);
-    let serving = Serving::start(&sandbox, &["--stop-within", "2s", "--drain", "1s"]);
-    let session = Session::open(serving.address, "/mcp/one").await;
-    let mut unread = Vec::new();
-    for _ in 0..STREAMS {
-        let listens = Session::open(serving.address, "/mcp/one").await;
-        unread.push(listens.listen(None).await);
-        let subscribed = listens.ask(1, "resources/subscribe", json!({ "uri": "mem://one" }));
-        let answer = subscribed.await.json().await;
-        assert!(answer["result"].is_object(), "{answer}");
-    }
-    // The call never ends: its server floods first. The clients read one update each, and then nothing.
-    let running = tokio::spawn(async move { session.call(1, "echo", json!({})).await });
-    for stream in &mut unread {
-        let update = stream.message().await;
-        assert_eq!(update["method"], "notifications/resources/updated", "{update}");
-    }
-    let began = Instant::now();
-    serving.signal(Signal::TERM);
-    serving.ended().exits(143);
-    // A second for what runs, two for the server, and one for what is answered already.
-    let within = Duration::from_secs(4) + AT_ONCE;
-    assert!(began.elapsed() < within, "{:?}", began.elapsed());
-    running.abort();
     sandbox.assert_nothing_is_left();
 }
 
@@ -186,18 +124,78 @@ fn what_is_not_finished_in_time_on_stdio_is_answered_with_its_outcome() {
     }
 }
 
-#[test]
-fn a_second_signal_ends_the_program_on_stdio_at_once() {
-    let stubborn = FaultyServer::new().on(Step::Eof, Fault::Hang).ignores_term();
-    for (sandbox, mut arguments, _) in hosts(&stubborn) {
-        arguments.splice(1..1, ["--stop-within", "1m"].map(str::to_owned));
-        let mut host = start(&sandbox, &arguments);
-        kill_process(Pid::from_child(&host.child), Signal::TERM).unwrap();
-        wait_for(&mut host.child, "stopping the servers");
+/// What only time shows.
+mod timing {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Less than what the program waits for: 30 s for what runs, and 4 s for a server that ignores everything, where it is
+    /// given the time.
+    const AT_ONCE: Duration = Duration::from_millis(3500);
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_second_signal_ends_what_runs_over_http_at_once() {
+        let sandbox = one(&FaultyServer::new().on(Step::Eof, Fault::Hang).ignores_term());
+        let serving = Serving::start(&sandbox, &["--stop-within", "1m"]);
+        let (_session, mut running, _asked) = asking(&serving).await;
+        serving.signal(Signal::TERM);
+        serving.hears("finishing what runs");
         let began = Instant::now();
-        kill_process(Pid::from_child(&host.child), Signal::TERM).unwrap();
-        finish(host.child).exits(143);
+        serving.signal(Signal::TERM);
+        serving.ended().exits(143);
         assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+        assert_eq!(running.event().await, None);
         sandbox.assert_nothing_is_left();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_signal_ends_the_program_in_time_though_a_server_floods_and_clients_do_not_read() {
+        const STREAMS: usize = 20;
+        let flood = |of| Fault::Flood { of, count: u64::MAX };
+        let server = FaultyServer::new()
+            .on(Step::Call, flood(Flood::Updated))
+            .on(Step::Eof, Fault::Hang);
+        let sandbox = one(&server);
+        let serving = Serving::start(&sandbox, &["--stop-within", "2s", "--drain", "1s"]);
+        let session = Session::open(serving.address, "/mcp/one").await;
+        let mut unread = Vec::new();
+        for _ in 0..STREAMS {
+            let listens = Session::open(serving.address, "/mcp/one").await;
+            unread.push(listens.listen(None).await);
+            let subscribed = listens.ask(1, "resources/subscribe", json!({ "uri": "mem://one" }));
+            let answer = subscribed.await.json().await;
+            assert!(answer["result"].is_object(), "{answer}");
+        }
+        // The call never ends: its server floods first. The clients read one update each, and then nothing.
+        let running = tokio::spawn(async move { session.call(1, "echo", json!({})).await });
+        for stream in &mut unread {
+            let update = stream.message().await;
+            assert_eq!(update["method"], "notifications/resources/updated", "{update}");
+        }
+        let began = Instant::now();
+        serving.signal(Signal::TERM);
+        serving.ended().exits(143);
+        // A second for what runs, two for the server, and one for what is answered already.
+        let within = Duration::from_secs(4) + AT_ONCE;
+        assert!(began.elapsed() < within, "{:?}", began.elapsed());
+        running.abort();
+        sandbox.assert_nothing_is_left();
+    }
+
+    #[test]
+    fn a_second_signal_ends_the_program_on_stdio_at_once() {
+        let stubborn = FaultyServer::new().on(Step::Eof, Fault::Hang).ignores_term();
+        for (sandbox, mut arguments, _) in hosts(&stubborn) {
+            arguments.splice(1..1, ["--stop-within", "1m"].map(str::to_owned));
+            let mut host = start(&sandbox, &arguments);
+            kill_process(Pid::from_child(&host.child), Signal::TERM).unwrap();
+            wait_for(&mut host.child, "stopping the servers");
+            let began = Instant::now();
+            kill_process(Pid::from_child(&host.child), Signal::TERM).unwrap();
+            finish(host.child).exits(143);
+            assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+            sandbox.assert_nothing_is_left();
+        }
     }
 }

@@ -1,15 +1,13 @@
 //! The words of every day: public names, `describe`, `read`, `prompt`, servers from the command line, Ctrl-C.
 
 use std::process::Child;
-use std::time::{Duration, Instant};
 
 use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
-use mainstay_testkit::{Fault, FaultyServer, Ledger, Script, Step};
+use mainstay_testkit::{Fault, FaultyServer, Ledger, Script, Step, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::sandbox::{MAINSTAY, Ran, Sandbox, dying, finish, good, keys, missing, shell};
-use crate::serving::LONG;
 
 /// A server that notes that it was started, and never works.
 fn noting(sandbox: &Sandbox, file: &str) -> Value {
@@ -345,11 +343,7 @@ fn one_fact_is_said_once_and_the_remedy_comes_last() {
 /// Starts a call, and interrupts it once the ledger says that it has come so far.
 pub(crate) fn interrupted(sandbox: &Sandbox, line: &[&str], signal: Signal, when: impl Fn() -> bool) -> Ran {
     let child: Child = sandbox.command(line).spawn().unwrap();
-    let began = Instant::now();
-    while !when() {
-        assert!(began.elapsed() < LONG, "it comes so far");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    assert!(poll::comes_true(poll::LIMIT, when), "it comes so far");
     kill_process(Pid::from_child(&child), signal).unwrap();
     finish(child)
 }

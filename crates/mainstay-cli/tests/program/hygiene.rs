@@ -135,35 +135,38 @@ const WAYS: [Way; 7] = [
     Way::Wrap(Kind::Clinging),
 ];
 
-// One after the other: what one of them needs is measured, and not what many of them need together.
-
-#[test]
-fn nothing_is_left_within_a_second_of_sigterm_whatever_the_servers_do() {
-    for way in WAYS {
-        leaves_nothing(way, End::Term, Given::Default);
-    }
-}
-
-#[test]
-fn nothing_is_left_within_a_second_of_the_end_of_the_input_whatever_the_servers_do() {
-    for way in WAYS.into_iter().filter(|way| *way != Way::Http) {
-        leaves_nothing(way, End::Eof, Given::Default);
-    }
-}
-
-#[test]
-fn nothing_is_left_within_a_second_of_sigkill_whatever_the_servers_do() {
-    for way in WAYS {
-        leaves_nothing(way, End::Kill, Given::Default);
-    }
-}
-
 #[test]
 fn servers_are_told_twice_to_stop_before_they_are_killed() {
     for way in WAYS {
         leaves_nothing(way, End::Term, Given::Seconds);
         if way != Way::Http {
             leaves_nothing(way, End::Eof, Given::Seconds);
+        }
+    }
+}
+
+/// What only time shows. One after the other: what one of them needs is measured, and not what many of them need together.
+mod timing {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_within_a_second_of_sigterm_whatever_the_servers_do() {
+        for way in WAYS {
+            leaves_nothing(way, End::Term, Given::Default);
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_within_a_second_of_the_end_of_the_input_whatever_the_servers_do() {
+        for way in WAYS.into_iter().filter(|way| *way != Way::Http) {
+            leaves_nothing(way, End::Eof, Given::Default);
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_within_a_second_of_sigkill_whatever_the_servers_do() {
+        for way in WAYS {
+            leaves_nothing(way, End::Kill, Given::Default);
         }
     }
 }

@@ -1,10 +1,8 @@
 //! A wrapped server meets the client on stdin, as if there were nothing between them.
 
 use std::fs;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use mainstay_testkit::{Ledger, Script, Speaks};
+use mainstay_testkit::{Ledger, Script, Speaks, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -62,17 +60,16 @@ fn modern_meta(capabilities: &str, info: &str) -> String {
 
 /// Waits until a process has its own way with a signal.
 fn heeds(pid: Pid, signal: Signal) {
-    let began = Instant::now();
     let heeded = || {
         let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
         let caught = u64::from_str_radix(caught.expect("a mask").trim(), 16).unwrap();
         caught >> (signal.as_raw() - 1) & 1 == 1
     };
-    while !heeded() {
-        assert!(began.elapsed() < LONG, "it never listens for signals");
-        thread::sleep(Duration::from_millis(5));
-    }
+    assert!(
+        poll::comes_true(poll::LIMIT, heeded),
+        "it never listens for signals"
+    );
 }
 
 #[track_caller]

@@ -1,10 +1,7 @@
 //! A server that is killed again and again costs its clients nothing, and the gateway nothing that is not given back.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
 use mainstay_testkit::client::Session;
-use mainstay_testkit::procfs;
+use mainstay_testkit::{poll, procfs};
 use serde_json::{Value, json};
 
 use crate::behind::Behind;
@@ -15,9 +12,6 @@ use crate::serving::{LONG, Serving, Visitor};
 /// Kills in a row, and those before them, after which everything is open that stays.
 const KILLS: usize = 50;
 const WARM_UP: usize = 3;
-
-/// `/proc` gives no event when something is closed.
-const POLL: Duration = Duration::from_millis(10);
 
 /// Threads that come and go: the runtime keeps those that wrote to the disk for a while.
 const THREADS: usize = 2;
@@ -139,34 +133,27 @@ impl Held {
 
     /// What is held when nothing is being closed any more: the same at several looks in a row.
     fn at_rest(pid: i32) -> Self {
-        let began = Instant::now();
         let mut held = Self::now(pid);
         let mut same = 0;
-        while same < 10 {
-            assert!(began.elapsed() < LONG, "it never rests: {held:?}");
-            thread::sleep(POLL);
+        let rests = poll::comes_true(LONG, || {
             let now = Self::now(pid);
             same = if now == held { same + 1 } else { 0 };
             held = now;
-        }
+            same >= 20
+        });
+        assert!(rests, "it never rests: {held:?}");
         held
     }
 
     /// Comes back when no more is held than this.
     fn assert_held(&self, pid: i32) {
-        let began = Instant::now();
-        loop {
-            let now = Self::now(pid);
+        let mut now = Self::now(pid);
+        let is_given_back = poll::comes_true(LONG, || {
+            now = Self::now(pid);
             let is_flat = now.descriptors <= self.descriptors && now.threads <= self.threads + THREADS;
-            if is_flat && now.zombies == 0 {
-                println!("{self:?} before, {now:?} after {KILLS} kills");
-                return;
-            }
-            assert!(
-                began.elapsed() < LONG,
-                "{self:?} before, {now:?} after {KILLS} kills"
-            );
-            thread::sleep(POLL);
-        }
+            is_flat && now.zombies == 0
+        });
+        println!("{self:?} before, {now:?} after {KILLS} kills");
+        assert!(is_given_back, "{self:?} before, {now:?} after {KILLS} kills");
     }
 }

@@ -1,20 +1,13 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Child;
-use std::thread;
-use std::time::{Duration, Instant};
 
+use mainstay_testkit::poll;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::sandbox::{Sandbox, finish, good, shell};
 use crate::serving::LONG;
-
-/// Less than the 4 s after which the ladder kills a stubborn server.
-const AT_ONCE: Duration = Duration::from_millis(3500);
-
-/// A file gives no event when it appears.
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// More than any server needs.
 const PATIENTLY: [&str; 3] = ["check", "--stop-within", "1m"];
@@ -44,11 +37,7 @@ pub(crate) fn wait_for(child: &mut Child, said: &str) {
 
 /// Waits until a server has written this file: the other one may be connected before this one is started.
 fn wait_for_file(path: &Path) {
-    let began = Instant::now();
-    while !path.exists() {
-        assert!(began.elapsed() < LONG, "it is started");
-        thread::sleep(PAUSE);
-    }
+    assert!(poll::comes_true(LONG, || path.exists()), "it is started");
 }
 
 fn signal(child: &Child, signal: Signal) {
@@ -106,18 +95,28 @@ fn servers_that_need_longer_than_others_to_end_are_given_it() {
     }
 }
 
-#[test]
-fn a_second_interrupt_forces_the_end_and_leaves_nothing_all_the_same() {
-    let stubborn = shell("trap '' TERM; while :; do sleep 1; done");
-    let sandbox = Sandbox::with(&json!({ "good": good(), "stubborn": stubborn }));
-    let mut child = start_until(&sandbox, &PATIENTLY, "good: connected");
-    signal(&child, Signal::INT);
-    wait_for(&mut child, "stopping the servers");
-    let forced = Instant::now();
-    signal(&child, Signal::INT);
-    finish(child).exits(130);
-    assert!(forced.elapsed() < AT_ONCE, "{:?}", forced.elapsed());
-    sandbox.assert_nothing_is_left();
+/// What only time shows.
+mod timing {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Less than the 4 s after which the ladder kills a stubborn server.
+    const AT_ONCE: Duration = Duration::from_millis(3500);
+
+    #[test]
+    fn a_second_interrupt_forces_the_end_and_leaves_nothing_all_the_same() {
+        let stubborn = shell("trap '' TERM; while :; do sleep 1; done");
+        let sandbox = Sandbox::with(&json!({ "good": good(), "stubborn": stubborn }));
+        let mut child = start_until(&sandbox, &PATIENTLY, "good: connected");
+        signal(&child, Signal::INT);
+        wait_for(&mut child, "stopping the servers");
+        let forced = Instant::now();
+        signal(&child, Signal::INT);
+        finish(child).exits(130);
+        assert!(forced.elapsed() < AT_ONCE, "{:?}", forced.elapsed());
+        sandbox.assert_nothing_is_left();
+    }
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! What an operator is told without asking: each change of a server's state, in one line, on stderr.
 
 use std::io::{BufRead as _, BufReader};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mainstay::gateway::PlainText;
-use mainstay_testkit::{Fault, FaultyServer, Garbage, Ledger, Step, hostile, hostile_on_stderr};
+use mainstay_testkit::{Fault, FaultyServer, Garbage, Ledger, Step, hostile, hostile_on_stderr, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -251,11 +251,8 @@ fn a_reader_of_stderr_that_has_stopped_reading_holds_up_nobody() {
         assert_eq!(result["structuredContent"]["round"], round);
     }
     host.close_input();
-    let began = Instant::now();
-    while host.child.try_wait().unwrap().is_none() {
-        assert!(began.elapsed() < LONG, "it ends though nobody reads its stderr");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let ended = poll::comes_true(LONG, || host.child.try_wait().unwrap().is_some());
+    assert!(ended, "it ends though nobody reads its stderr");
     let ran = crate::sandbox::finish(host.child);
     assert!(
         ran.stderr.len() > 60_000,

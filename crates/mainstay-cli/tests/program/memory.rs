@@ -1,11 +1,10 @@
 //! The memory of `mainstay serve`: what it holds for clients is bounded, and comes back to the system.
 
 use std::fs;
-use std::time::{Duration, Instant};
 
 use mainstay_testkit::client::{Ask, LONG, Reply, Session, request};
+use mainstay_testkit::poll;
 use serde_json::json;
-use tokio::time::sleep;
 
 use crate::behind::Behind;
 use crate::sandbox::Sandbox;
@@ -20,9 +19,6 @@ const SESSIONS: usize = 20;
 
 /// One answer. Those of all sessions are more than twice what may be held.
 const ANSWER: u64 = 8 * MIB;
-
-/// Between two looks at the memory, which the system tells of no other way.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The resident memory of a process.
 fn resident(pid: i32) -> u64 {
@@ -76,20 +72,9 @@ async fn answers_that_sessions_leave_unread_take_no_more_than_may_be_held_and_th
         drop(unread);
         session.end().await;
     }
-    let began = Instant::now();
-    loop {
-        let now = resident(serving.pid()).saturating_sub(before);
-        if now <= CLIENT_MEMORY / 4 {
-            break;
-        }
-        assert!(
-            began.elapsed() < LONG,
-            "{} MiB of {} are left",
-            now / MIB,
-            most / MIB
-        );
-        sleep(LOOK_INTERVAL).await;
-    }
+    let left = || resident(serving.pid()).saturating_sub(before);
+    let is_given_back = poll::comes_true_async(LONG, || left() <= CLIENT_MEMORY / 4).await;
+    assert!(is_given_back, "{} MiB of {} are left", left() / MIB, most / MIB);
 }
 
 /// The argument of one call. Those of all sessions are more than twice what may be held.

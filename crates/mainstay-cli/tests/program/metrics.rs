@@ -5,9 +5,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
 
 use mainstay_partner::{free_port, system_program};
+use mainstay_testkit::poll;
 use serde_json::{Value, json};
 
 use crate::sandbox::{Sandbox, good};
@@ -161,15 +161,9 @@ impl Prometheus {
 
     /// Waits until a query has a value.
     fn waits_for(&self, query: &str) -> Vec<Value> {
-        let began = Instant::now();
-        while began.elapsed() < LONG {
-            if let Some(found) = self.query(query).filter(|found| !found.is_empty()) {
-                return found;
-            }
-            // Another program's moment: there is no event to wait for.
-            std::thread::sleep(std::time::Duration::from_millis(100));
-        }
-        panic!("no value in time: {query}")
+        // Another program's moment: there is no event to wait for.
+        let found = poll::look_for(LONG, || self.query(query).filter(|found| !found.is_empty()));
+        found.unwrap_or_else(|| panic!("no value in time: {query}"))
     }
 }
 

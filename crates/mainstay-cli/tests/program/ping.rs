@@ -1,8 +1,7 @@
 use std::io::{BufRead as _, BufReader};
 
-use mainstay_testkit::Occurrence;
-use mainstay_testkit::Script;
 use mainstay_testkit::http::{FaultyHttpProcess, HttpFault, HttpRule, HttpScript};
+use mainstay_testkit::{Occurrence, Script};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 

@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use mainstay_testkit::poll::LIMIT;
 use mainstay_testkit::procfs::ProcTree;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -18,9 +19,7 @@ use crate::schemas::assert_output_fits;
 pub(crate) const MAINSTAY: &str = env!("CARGO_BIN_EXE_mainstay");
 
 /// Far more than any run takes; a run that takes longer hangs.
-const HANGS: Duration = Duration::from_secs(60);
-/// How soon nothing is left when the program has ended: a second on a quiet machine; the rest is for a busy one.
-const GONE_WITHIN: Duration = Duration::from_secs(5);
+const HANGS: Duration = LIMIT;
 /// The variable that marks all processes of a test, as servers inherit their environment.
 const MARK: &str = "MAINSTAY_PROGRAM_TEST";
 
@@ -115,7 +114,7 @@ impl Sandbox {
 
     pub(crate) fn assert_nothing_is_left(&self) {
         assert!(
-            self.tree().wait_until_gone(GONE_WITHIN),
+            self.tree().wait_until_gone(LIMIT),
             "left running: {:?}",
             self.tree().pids()
         );

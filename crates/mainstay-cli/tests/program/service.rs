@@ -6,9 +6,9 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use mainstay_testkit::http::Port;
+use mainstay_testkit::poll;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -395,14 +395,11 @@ fn the_images_command_serves_and_its_health_check_tells() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let started = Instant::now();
-    while !is_healthy() {
-        assert!(
-            started.elapsed() < Duration::from_secs(30),
-            "it never becomes healthy"
-        );
+    let becomes_healthy = poll::comes_true(poll::LIMIT, || {
         assert!(serve.try_wait().unwrap().is_none(), "it ended");
-    }
+        is_healthy()
+    });
+    assert!(becomes_healthy, "it never becomes healthy");
     kill_process(Pid::from_child(&serve), Signal::TERM).unwrap();
     serve.wait().unwrap();
     assert!(!is_healthy());

@@ -9,13 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mainstay_testkit::client::{Reply, Session, modern, request};
+use mainstay_testkit::poll::LIMIT;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::sandbox::{Ran, Sandbox, finish};
 
 /// Longer than anything takes on a busy machine; reached only by a test that fails.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = LIMIT;
 
 pub(crate) struct Serving {
     child: Option<Child>,

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use mainstay::{Fleet, ServerConfig};
 use mainstay_control::{Control, ControlService, Role, ServerGroup};
 use mainstay_gateway::Gateway;
+use mainstay_testkit::poll;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -26,7 +27,7 @@ use tokio::task::JoinSet;
 const MAINSTAY: &str = env!("CARGO_BIN_EXE_mainstay");
 
 /// Far more than anything takes; what takes longer hangs.
-const HANGS: Duration = Duration::from_secs(40);
+const HANGS: Duration = poll::LIMIT;
 
 /// A gateway with the demo server, whose control API listens on a socket.
 struct Served {
@@ -169,14 +170,8 @@ impl Top {
 
     /// Waits for the end, and checks that the terminal is as it was.
     fn ends(mut self, code: i32) {
-        let deadline = Instant::now() + HANGS;
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(Instant::now() < deadline, "it does not end");
-            thread::sleep(Duration::from_millis(10));
-        };
+        let ended = poll::look_for(HANGS, || self.child.try_wait().unwrap());
+        let status = ended.expect("it does not end");
         assert_eq!(status.code(), Some(code));
         let modes = tcgetattr(&self.terminal).unwrap().local_modes;
         assert!(
@@ -237,11 +232,8 @@ fn a_person_sees_and_commands_the_servers() {
     top.press("r");
     top.wait("the command", |screen| screen.contains("restart demo: done"));
     let generation = || served.gateway.fleet().server("demo").unwrap().status().generation;
-    let deadline = Instant::now() + HANGS;
-    while generation() == before || generation().is_none() {
-        assert!(Instant::now() < deadline, "it is not restarted");
-        thread::sleep(Duration::from_millis(20));
-    }
+    let restarted = poll::comes_true(HANGS, || generation().is_some_and(|now| Some(now) != before));
+    assert!(restarted, "it is not restarted");
     top.press("l");
     top.wait("its stderr", |screen| {
         screen.contains("stderr of demo") && screen.contains("the server starts")

@@ -315,50 +315,6 @@ async fn a_failed_call_has_its_trace_in_the_log_and_its_error_in_its_spans() {
     );
 }
 
-/// Calls go on, and one line says what is wrong.
-async fn goes_on(url: &str) {
-    let sandbox = Sandbox::with(&json!({ "one": good() }));
-    let serving = Serving::start(&sandbox, &["--otlp-endpoint", url]);
-    serving.hears("one: connected");
-    let visitor = Visitor::legacy(serving.address, "/mcp").await;
-    let began = Instant::now();
-    for _ in 0..50 {
-        let result = visitor.call("one__echo", json!({ "text": "hello" })).await;
-        assert_eq!(result["content"][0]["text"], "hello");
-    }
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    let line = serving.hears("traces cannot be exported; calls go on");
-    assert!(
-        line.contains("receiver=http://127.0.0.1:") && line.contains("error="),
-        "{line}"
-    );
-    serving.signal(Signal::TERM);
-    let lines = serving.hears_up_to("finishing what runs");
-    let again = lines
-        .iter()
-        .filter(|line| line.contains("cannot be exported"))
-        .count();
-    assert_eq!(again, 0, "once is enough: {lines:?}");
-    let began = Instant::now();
-    serving.ended().exits(143);
-    assert!(
-        began.elapsed() < Duration::from_secs(10),
-        "the end does not wait for it"
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_is_down_costs_one_line() {
-    goes_on("http://127.0.0.1:1").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_takes_connections_and_hangs_costs_one_line() {
-    let hanging = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}", hanging.local_addr().expect("an address"));
-    goes_on(&url).await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_refuses_is_asked_again_and_costs_one_line_and_one_when_it_is_back() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -412,4 +368,53 @@ fn an_address_of_another_protocol_is_refused_before_anything_starts() {
     let ran = sandbox.run(&["serve", "--otlp-endpoint", "http://user:secret@127.0.0.1:4318"]);
     ran.exits(2).says("in OTEL_EXPORTER_OTLP_HEADERS");
     assert!(!ran.stderr.contains("secret"), "{}", ran.stderr);
+}
+
+/// What only time shows.
+mod timing {
+    use super::*;
+
+    /// Calls go on, and one line says what is wrong.
+    async fn goes_on(url: &str) {
+        let sandbox = Sandbox::with(&json!({ "one": good() }));
+        let serving = Serving::start(&sandbox, &["--otlp-endpoint", url]);
+        serving.hears("one: connected");
+        let visitor = Visitor::legacy(serving.address, "/mcp").await;
+        let began = Instant::now();
+        for _ in 0..50 {
+            let result = visitor.call("one__echo", json!({ "text": "hello" })).await;
+            assert_eq!(result["content"][0]["text"], "hello");
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        let line = serving.hears("traces cannot be exported; calls go on");
+        assert!(
+            line.contains("receiver=http://127.0.0.1:") && line.contains("error="),
+            "{line}"
+        );
+        serving.signal(Signal::TERM);
+        let lines = serving.hears_up_to("finishing what runs");
+        let again = lines
+            .iter()
+            .filter(|line| line.contains("cannot be exported"))
+            .count();
+        assert_eq!(again, 0, "once is enough: {lines:?}");
+        let began = Instant::now();
+        serving.ended().exits(143);
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "the end does not wait for it"
+        );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_receiver_that_is_down_costs_one_line() {
+        goes_on("http://127.0.0.1:1").await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_receiver_that_takes_connections_and_hangs_costs_one_line() {
+        let hanging = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", hanging.local_addr().expect("an address"));
+        goes_on(&url).await;
+    }
 }

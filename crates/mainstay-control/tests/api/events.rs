@@ -1,8 +1,10 @@
 //! The event stream: it resumes, it says what is missing, and a slow reader delays no other.
 
-use std::time::Duration;
+use std::ops::Range;
 
-use mainstay_control::api::{Actor, ActorKind, DesiredState, EventDetail, EventMessage, LagReason};
+use mainstay_control::api::{
+    Actor, ActorKind, DesiredState, EventDetail, EventMessage, LagReason, StateName,
+};
 use mainstay_control::{Control, ControlClient, ControlError, EventStream, Role};
 use mainstay_testkit::Script;
 use mainstay_testkit::fleet::{LONG, Memory};
@@ -148,7 +150,8 @@ async fn ten_readers_miss_nothing_without_a_marker_while_one_does_not_read() {
     const SERVERS: usize = 50;
     const ROUNDS: usize = 10;
     const KEPT: usize = 512;
-    let memories: Vec<_> = (0..SERVERS).map(|_| Memory::new(Script::new())).collect();
+    // The one more is switched after all others.
+    let memories: Vec<_> = (0..=SERVERS).map(|_| Memory::new(Script::new())).collect();
     let configs = memories.iter().enumerate().map(|(number, memory)| {
         let server = memory.config(&format!("s{number}")).enabled(false);
         server.build().expect("valid")
@@ -164,8 +167,8 @@ async fn ten_readers_miss_nothing_without_a_marker_while_one_does_not_read() {
         readers.push(world.client.events_after(None, "0").await.expect("a stream"));
     }
     let began = Instant::now();
-    for _ in 0..ROUNDS {
-        for number in 0..SERVERS {
+    let switch_all = async |numbers: Range<usize>| {
+        for number in numbers {
             let (name, by) = (format!("s{number}"), Actor::via(ActorKind::Api));
             let enabled = world
                 .control
@@ -174,23 +177,38 @@ async fn ten_readers_miss_nothing_without_a_marker_while_one_does_not_read() {
             let disabled = world.control.set_desired(&name, DesiredState::Disabled, by);
             disabled.await.expect("disabled");
         }
-    }
-    for server in world.gateway.fleet().servers() {
-        server
-            .wait_until(LONG, |status| status.state == mainstay::StateKind::Disabled)
-            .await
-            .expect("disabled");
-    }
-    // The recorder writes the last transitions a moment after they happened.
-    let mut last = 0;
-    loop {
-        let now = world.control.program().last_event;
-        if now == last {
-            break;
+    };
+    let all_are_disabled = async || {
+        for server in world.gateway.fleet().servers() {
+            server
+                .wait_until(LONG, |status| status.state == mainstay::StateKind::Disabled)
+                .await
+                .expect("disabled");
         }
-        last = now;
-        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    for _ in 0..ROUNDS {
+        switch_all(0..SERVERS).await;
     }
+    all_are_disabled().await;
+    // The recorder writes transitions in their order, a moment after they happened: these are the last ones.
+    let mut latest = world
+        .client
+        .events(Some(&format!("s{SERVERS}")), 0)
+        .await
+        .expect("a stream");
+    switch_all(SERVERS..SERVERS + 1).await;
+    all_are_disabled().await;
+    let is_last = |detail: &EventDetail| {
+        matches!(
+            detail,
+            EventDetail::Transition {
+                to: StateName::Disabled,
+                ..
+            }
+        )
+    };
+    record_with(&mut latest, is_last).await;
+    let last = world.control.program().last_event;
     let took = began.elapsed();
     assert!(
         last as usize > 2 * KEPT,

@@ -1,11 +1,9 @@
 //! The recorder, calls of others that are cancelled, and what a catalog changed.
 
-use std::time::Duration;
-
 use mainstay_control::api::{ActorKind, EventDetail};
 use mainstay_gateway::Scope;
-use mainstay_testkit::Script;
 use mainstay_testkit::fleet::{LONG, Memory};
+use mainstay_testkit::{Script, poll};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::time::timeout;
@@ -88,16 +86,11 @@ async fn a_persons_cancellation_ends_the_call_of_a_client_and_is_on_record() {
         serde_json::from_str(&line.expect("readable").expect("open")).expect("JSON")
     };
     assert_eq!(next().await["id"], 1);
-    let pending = async {
-        loop {
-            let status = world.client.server("one").await.expect("a status");
-            if let Some(call) = status.pending.into_iter().next() {
-                return call;
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    let pending = timeout(LONG, pending).await.expect("the call is shown");
+    let pending = poll::ask_for(LONG, async || {
+        let status = world.client.server("one").await.expect("a status");
+        status.pending.into_iter().next()
+    });
+    let pending = pending.await.expect("the call is shown");
     assert_eq!(
         (pending.method.as_str(), pending.name.as_deref()),
         ("tools/call", Some("sleep_ms"))

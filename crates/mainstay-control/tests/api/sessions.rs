@@ -1,10 +1,9 @@
 //! Who is connected, what they use and what they wait for.
 
-use std::time::Duration;
-
 use mainstay_control::api::SessionDoor;
 use mainstay_gateway::Scope;
 use mainstay_testkit::fleet::LONG;
+use mainstay_testkit::poll;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::time::timeout;
@@ -45,17 +44,13 @@ async fn a_session_shows_its_client_the_servers_it_uses_and_the_call_it_waits_fo
         .await
         .expect("an answer")
         .expect("readable");
-    let waiting = async {
-        loop {
-            let list = world.client.sessions().await.expect("a list");
-            let session = list.sessions.into_iter().next().expect("a session");
-            if session.running.iter().any(|call| call.server.is_some()) {
-                return session;
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    let session = timeout(LONG, waiting).await.expect("a running call");
+    let waiting = poll::ask_for(LONG, async || {
+        let list = world.client.sessions().await.expect("a list");
+        let session = list.sessions.into_iter().next().expect("a session");
+        let waits = session.running.iter().any(|call| call.server.is_some());
+        waits.then_some(session)
+    });
+    let session = waiting.await.expect("a running call");
     assert_eq!(session.client.as_deref(), Some("a host"), "no control characters");
     assert_eq!(session.client_version.as_deref(), Some("1.2"));
     assert_eq!(
@@ -74,12 +69,9 @@ async fn a_session_shows_its_client_the_servers_it_uses_and_the_call_it_waits_fo
     let status = world.client.server("one").await.expect("a status");
     assert_eq!(status.sessions, [session.id]);
     drop((writer, lines));
-    let gone = async {
-        while !world.client.sessions().await.expect("a list").sessions.is_empty() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    timeout(LONG, gone)
-        .await
-        .expect("the session ends with its client");
+    let gone = poll::ask_for(LONG, async || {
+        let list = world.client.sessions().await.expect("a list");
+        list.sessions.is_empty().then_some(())
+    });
+    gone.await.expect("the session ends with its client");
 }

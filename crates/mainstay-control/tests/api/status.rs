@@ -1,13 +1,11 @@
 //! Servers with their status and catalogs.
 
-use std::time::Duration;
-
 use mainstay::ServerConfig;
 use mainstay_control::api::{DesiredState, ServerOrigin, StateName};
 use mainstay_control::{Control, Role, ServerGroup};
 use mainstay_gateway::Gateway;
 use mainstay_testkit::fleet::{LONG, Memory, connected};
-use mainstay_testkit::{Fault, FaultyServer, Rule, Script, Step};
+use mainstay_testkit::{Fault, FaultyServer, Rule, Script, Step, poll};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -85,16 +83,11 @@ async fn a_call_that_waits_for_a_server_that_is_down_is_seen_waiting_and_the_fai
     let server = world.gateway.fleet().server("down").expect("configured");
     let call = server.call("echo", &json!({})).wait_timeout(LONG * 10);
     let waits = tokio::spawn(async move { call.await });
-    let seen = async {
-        loop {
-            let status = world.client.server("down").await.expect("a status");
-            if status.calls.waiting == 1 && status.last_failure.is_some() {
-                return status;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let status = timeout(LONG, seen).await.expect("a waiting call");
+    let seen = poll::ask_for(LONG, async || {
+        let status = world.client.server("down").await.expect("a status");
+        (status.calls.waiting == 1 && status.last_failure.is_some()).then_some(status)
+    });
+    let status = seen.await.expect("a waiting call");
     assert!(!status.up && status.catalog.is_none() && status.attempt > 0);
     let failure = status.last_failure.expect("seen above");
     assert!(failure.message.contains("refused"), "{failure:?}");

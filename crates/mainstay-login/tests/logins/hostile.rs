@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mainstay_login::{
     FileStore, LoginFailure, LoginPrompt, LoginProvider, LoginRequest, LoginSettings, LoginStoreError,
@@ -11,6 +11,7 @@ use mainstay_login::{
 };
 use mainstay_partner::ProtectedServer;
 use mainstay_testkit::procfs::is_stopped;
+use mainstay_testkit::{clock, poll};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -100,20 +101,14 @@ async fn answer(mut stream: TcpStream, origin: String, metadata: Metadata, asked
 
 #[tokio::test]
 async fn metadata_that_drips_or_never_ends_is_given_up() {
-    let began = Instant::now();
-    let endless = HostileServer::start(Metadata::Endless).await.login().await;
+    // At a bound of bytes, not of time.
+    let endless = HostileServer::start(Metadata::Endless).await;
+    let endless = clock::within(Duration::from_secs(8), endless.login()).await;
     assert!(matches!(endless, LoginFailure::Http { .. }), "{endless:?}");
-    assert!(
-        began.elapsed() < Duration::from_secs(8),
-        "at a bound of bytes, not of time"
-    );
-    let began = Instant::now();
-    let dripped = HostileServer::start(Metadata::Drip).await.login().await;
+    // One time limit for the whole answer.
+    let dripped = HostileServer::start(Metadata::Drip).await;
+    let dripped = clock::within(Duration::from_secs(20), dripped.login()).await;
     assert!(matches!(dripped, LoginFailure::Http { .. }), "{dripped:?}");
-    assert!(
-        began.elapsed() < Duration::from_secs(20),
-        "one time limit for the whole answer"
-    );
     let origin = dripped.to_string();
     assert!(
         origin.contains("http://127.0.0.1:"),
@@ -296,12 +291,12 @@ fn a_lock_that_a_stopped_process_holds_is_an_error_that_names_it() {
         .split_whitespace()
         .map(|pid| pid.parse().unwrap())
         .collect();
-    let deadline = Instant::now() + Duration::from_secs(20);
     // Not all systems list the children of a process.
-    while !children.iter().all(|&pid| is_stopped(pid)) {
-        assert!(Instant::now() < deadline, "the shell stops itself");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let are_stopped = || children.iter().all(|&pid| is_stopped(pid));
+    assert!(
+        poll::comes_true(poll::LIMIT, are_stopped),
+        "the shell stops itself"
+    );
     let refused = logins.lock(&key, Duration::from_millis(300)).err().unwrap();
     assert!(matches!(refused, LoginStoreError::Locked { .. }), "{refused}");
     assert!(refused.to_string().contains("stopped"), "{refused}");
@@ -312,5 +307,5 @@ fn a_lock_that_a_stopped_process_holds_is_an_error_that_names_it() {
     }
     holder.kill().unwrap();
     holder.wait().unwrap();
-    logins.lock(&key, Duration::from_secs(5)).expect("free again");
+    logins.lock(&key, poll::LIMIT).expect("free again");
 }

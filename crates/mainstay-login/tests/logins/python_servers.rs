@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::{private_directory, store};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = mainstay_testkit::poll::LIMIT;
 const FRAMEWORKS: [PythonFramework; 2] = [PythonFramework::Sdk, PythonFramework::FastMcp];
 
 fn settings(server: &PythonProtectedServer) -> LoginSettings {

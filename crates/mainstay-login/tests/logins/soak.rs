@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use mainstay_login::{LoginKey, LoginProvider, LoginStore};
 use mainstay_partner::{ProtectedServer, TokenFault};
+use mainstay_testkit::poll;
 use serde::Deserialize;
 
 use crate::support::{log_in, private_directory, provider, store, worker};
@@ -261,11 +262,8 @@ async fn a_process_that_dies_before_the_save_costs_the_login_and_every_process_s
     log_in(&protected, &person).await;
     protected.set_fault(TokenFault::Stall);
     let victim = Worker::start(&protected, directory.path(), 1, 3600);
-    let deadline = Instant::now() + WORKER_GRACE;
-    while protected.stats().stalled == 0 {
-        assert!(Instant::now() < deadline, "the token is renewed");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let is_renewed = poll::comes_true_async(WORKER_GRACE, || protected.stats().stalled > 0);
+    assert!(is_renewed.await, "the token is renewed");
     drop(victim);
     protected.set_fault(TokenFault::Healthy);
     let start = |_| Worker::start(&protected, directory.path(), 4, 6);

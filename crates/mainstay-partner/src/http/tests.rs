@@ -1,13 +1,14 @@
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use mainstay_testkit::poll;
 use mainstay_testkit::procfs::ProcTree;
 
 use super::{HttpPartner, TcpListener, free_port};
 use crate::Partner;
 
 /// Longer than anything takes on a busy machine; reached only by a test that fails.
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = poll::LIMIT;
 
 #[test]
 fn a_partner_takes_its_children_with_it() {
@@ -19,11 +20,8 @@ fn a_partner_takes_its_children_with_it() {
     };
     let tree = ProcTree::marked("MAINSTAY_TEST_PARTNER", &mark);
     let running = HttpPartner::new(&partner, &[], "/").start(1);
-    let deadline = Instant::now() + LONG;
-    while tree.pids().len() < 2 {
-        assert!(Instant::now() < deadline, "{:?}", tree.pids());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let are_there = poll::comes_true(LONG, || tree.pids().len() >= 2);
+    assert!(are_there, "{:?}", tree.pids());
     drop(running);
     assert!(tree.wait_until_gone(LONG), "{:?}", tree.pids());
 }

@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 /// Longer than any step of a test takes on a busy machine.
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = mainstay_testkit::poll::LIMIT;
 
 pub(crate) type Client = RunningService<RoleClient, Handler>;
 

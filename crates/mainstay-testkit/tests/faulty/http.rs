@@ -5,9 +5,10 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use mainstay_testkit::http::{FaultyHttpProcess, HttpScript};
-use mainstay_testkit::{Fault, Ledger, Script, Step};
+use mainstay_testkit::procfs::is_stopped;
+use mainstay_testkit::{Fault, Ledger, Script, Step, poll};
 
-const LIMIT: Duration = mainstay_testkit::poll::LIMIT;
+const LIMIT: Duration = poll::LIMIT;
 
 /// Sends a request on a connection of its own.
 fn post(port: u16, session: &str, body: &str) -> TcpStream {
@@ -84,15 +85,16 @@ fn a_frozen_server_says_nothing_until_it_is_thawed() {
     let server = FaultyHttpProcess::start(0, &Script::new(), &HttpScript::new());
     let session = initialize(server.port());
     server.freeze();
+    assert!(poll::comes_true(LIMIT, || is_stopped(server.pid())));
     // The kernel accepts for a process that cannot.
     let mut stream = post(
         server.port(),
         &session,
         r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
     );
-    stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    stream.set_nonblocking(true).unwrap();
     assert!(stream.read(&mut [0]).is_err(), "a frozen server spoke");
-    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    stream.set_nonblocking(false).unwrap();
     server.thaw();
     assert!(read(stream).starts_with("HTTP/1.1 200"));
 }

@@ -270,34 +270,6 @@ fn times_that_are_longer_than_hosts_wait_for_the_next_daemon_are_refused() {
 }
 
 #[test]
-fn a_second_signal_cuts_the_calls_that_a_daemon_lets_finish() {
-    let shared = Shared::new();
-    let ledger = Ledger::temporary();
-    let mut command = shared.sandbox.command(&["daemon", "run", "--drain", "34s"]);
-    let mut daemon = command
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    wait_until("it runs", || shared.status().is_some());
-    let mut host = shared.host(&[], &noting(&ledger));
-    let call = host.begin_call("sleep_ms", &json!({ "ms": 60_000 }));
-    assert!(ledger.wait_for(|ledger| ledger.count("call sleep_ms") == 1, super::SOON));
-    let pid = Pid::from_child(&daemon);
-    let began = Instant::now();
-    kill_process(pid, Signal::TERM).unwrap();
-    wait_until("it accepts no connections", || socket(&shared).is_err());
-    kill_process(pid, Signal::TERM).unwrap();
-    assert!(daemon.wait().unwrap().success());
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
-    let answer = host.answer(call);
-    assert_eq!(
-        answer["result"]["_meta"]["mainstay"]["outcome"], "unknown",
-        "{answer}"
-    );
-}
-
-#[test]
 fn the_status_of_a_daemon_that_is_not_understood_is_a_document_too() {
     let shared = Shared::new();
     let run = shared.sandbox.path("run");
@@ -326,4 +298,37 @@ fn the_status_of_a_daemon_that_is_not_understood_is_a_document_too() {
     );
     let problem = document["problem"].as_str().unwrap();
     assert!(problem.contains("run `mainstay daemon restart`"), "{problem}");
+}
+
+/// What only time shows.
+mod timing {
+    use super::*;
+
+    #[test]
+    fn a_second_signal_cuts_the_calls_that_a_daemon_lets_finish() {
+        let shared = Shared::new();
+        let ledger = Ledger::temporary();
+        let mut command = shared.sandbox.command(&["daemon", "run", "--drain", "34s"]);
+        let mut daemon = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait_until("it runs", || shared.status().is_some());
+        let mut host = shared.host(&[], &noting(&ledger));
+        let call = host.begin_call("sleep_ms", &json!({ "ms": 60_000 }));
+        assert!(ledger.wait_for(|ledger| ledger.count("call sleep_ms") == 1, super::super::SOON));
+        let pid = Pid::from_child(&daemon);
+        let began = Instant::now();
+        kill_process(pid, Signal::TERM).unwrap();
+        wait_until("it accepts no connections", || socket(&shared).is_err());
+        kill_process(pid, Signal::TERM).unwrap();
+        assert!(daemon.wait().unwrap().success());
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+        let answer = host.answer(call);
+        assert_eq!(
+            answer["result"]["_meta"]["mainstay"]["outcome"], "unknown",
+            "{answer}"
+        );
+    }
 }

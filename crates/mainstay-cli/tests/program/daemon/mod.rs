@@ -15,10 +15,10 @@ mod variables;
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mainstay_testkit::procfs::ProcTree;
-use mainstay_testkit::{FaultyServer, Ledger};
+use mainstay_testkit::{FaultyServer, Ledger, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ use crate::host::Host;
 use crate::sandbox::Sandbox;
 
 /// How soon something is expected that happens at once: the rest is for a busy machine.
-pub(super) const SOON: Duration = Duration::from_secs(30);
+pub(super) const SOON: Duration = poll::LIMIT;
 
 /// A sandbox whose daemon ends with it.
 pub(super) struct Shared {
@@ -121,12 +121,8 @@ impl Drop for Shared {
 
 /// Waits until this holds.
 #[track_caller]
-pub(super) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + SOON;
-    while !holds() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+pub(super) fn wait_until(what: &str, holds: impl FnMut() -> bool) {
+    assert!(poll::comes_true(SOON, holds), "not in time: {what}");
 }
 
 /// The process that answers a call.

@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mainstay_control::api::StateName;
 use mainstay_partner::TokenFault;
+use mainstay_testkit::poll;
 
 use super::served::{Serving, asks_for_login};
 use super::start;
@@ -73,11 +74,8 @@ async fn no_secret_of_a_whole_session_is_in_any_output_log_event_or_file() {
     calls(&mut seen);
     // The program that serves renews the token; then it cannot for a while.
     let refreshed = |count: u32| {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while protected.stats().refreshes < count {
-            assert!(Instant::now() < deadline, "the token is renewed");
-            thread::sleep(Duration::from_millis(50));
-        }
+        let is_renewed = poll::comes_true(poll::LIMIT, || protected.stats().refreshes >= count);
+        assert!(is_renewed, "the token is renewed");
     };
     refreshed(2);
     protected.set_fault(TokenFault::Status(500));

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use mainstay_control::ControlClient;
 use mainstay_control::api::{LoginState, ServerStatus, StateName};
+use mainstay_testkit::poll;
 
 use super::start;
 use crate::sandbox::Sandbox;
 
 const LONG: Duration = Duration::from_secs(60);
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// `mainstay serve --admin`, with every log that there is.
 pub(crate) struct Serving {
@@ -64,14 +64,10 @@ impl Serving {
 
     /// Waits until the server `search` is as it should be.
     pub(crate) async fn reaches(&self, wanted: impl Fn(&ServerStatus) -> bool) {
-        let reached = async {
-            while !wanted(&self.client.server("search").await.expect("a status")) {
-                tokio::time::sleep(LOOK_AGAIN).await;
-            }
-        };
-        tokio::time::timeout(LONG, reached)
-            .await
-            .expect("the state in time");
+        let reached = poll::ask_for(LONG, async || {
+            wanted(&self.client.server("search").await.expect("a status")).then_some(())
+        });
+        reached.await.expect("the state in time");
     }
 
     /// Ends it, and returns its log.

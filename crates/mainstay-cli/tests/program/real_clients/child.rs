@@ -4,12 +4,10 @@ use std::io::Read;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use mainstay_testkit::poll;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-
-/// How often it is looked whether a child has ended.
-const LOOK: Duration = Duration::from_millis(10);
 
 /// A child that leads a process group. Dropping it kills the group.
 pub(crate) struct Group {
@@ -35,14 +33,10 @@ impl Group {
     }
 
     pub(crate) fn ends_within(&mut self, limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
-        loop {
-            match self.child.try_wait() {
-                Ok(None) if Instant::now() < deadline => thread::sleep(LOOK),
-                Ok(ended) => return ended.is_some(),
-                Err(error) => panic!("cannot wait for a child: {error}"),
-            }
-        }
+        poll::comes_true(limit, || match self.child.try_wait() {
+            Ok(ended) => ended.is_some(),
+            Err(error) => panic!("cannot wait for a child: {error}"),
+        })
     }
 }
 

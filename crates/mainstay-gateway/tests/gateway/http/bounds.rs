@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mainstay_gateway::HttpDoor;
 use mainstay_testkit::client::{Ask, LONG, Reply};
+use mainstay_testkit::poll;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -144,14 +145,10 @@ async fn refuses_a_third(world: &World) {
     drop(held);
     let ping = || Ask::post("/mcp", &request(1, "ping", json!({})));
     // The gateway sees the end of the others in its own time.
-    let let_in = async {
-        while world.send(ping()).await.status == 503 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), let_in)
-        .await
-        .expect("room again");
+    let let_in = poll::ask_for(poll::LIMIT, async || {
+        (world.send(ping()).await.status != 503).then_some(())
+    });
+    let_in.await.expect("room again");
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,24 +2,21 @@
 
 use std::pin::pin;
 use std::sync::mpsc;
-use std::time::Duration;
 
 use mainstay::Fleet;
 use mainstay::gateway::message::INLINE_LIMIT;
 use mainstay_gateway::{Gateway, HttpDoor, Scope};
 use mainstay_testkit::client::{Ask, LONG};
+use mainstay_testkit::clock;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::http::support::{World, initialize, request};
 
 /// More than is parsed where it arrives.
 const LARGE: usize = INLINE_LIMIT + 64 * 1024;
-
-/// How long a job of the one blocking thread is held up, to see whether the answer waits for it. It is more than a large
-/// message takes to arrive and to be parsed on a busy machine.
-const HELD_UP: Duration = Duration::from_millis(1500);
 
 /// Runs a test on a runtime with one thread that may block.
 fn with_one_blocking_thread(test: impl Future<Output = ()>) {
@@ -31,13 +28,24 @@ fn with_one_blocking_thread(test: impl Future<Output = ()>) {
     runtime.block_on(test);
 }
 
-/// Keeps the one blocking thread busy until this is dropped.
-fn occupy() -> mpsc::Sender<()> {
+/// Keeps the one blocking thread busy until it is dropped.
+struct Occupied {
+    _release: mpsc::Sender<()>,
+    /// Completes when the thread has come to it: all jobs that were queued before have ended.
+    begun: oneshot::Receiver<()>,
+}
+
+fn occupy() -> Occupied {
     let (release, released) = mpsc::channel();
+    let (begins, begun) = oneshot::channel();
     tokio::task::spawn_blocking(move || {
+        let _ = begins.send(());
         let _ = released.recv();
     });
-    release
+    Occupied {
+        _release: release,
+        begun,
+    }
 }
 
 /// How many jobs for the blocking thread an answer waits for, one after the other; and the answer.
@@ -45,14 +53,15 @@ async fn blocking_jobs<T>(answer: impl Future<Output = T>) -> (usize, T) {
     let mut answer = pin!(answer);
     let mut occupied = occupy();
     for jobs in 0..20 {
-        match timeout(HELD_UP, &mut answer).await {
-            Ok(answer) => return (jobs, answer),
-            // The next job is queued before this one runs, so each is seen by itself.
-            Err(_) => {
-                let next = occupy();
-                drop(std::mem::replace(&mut occupied, next));
-            }
+        (&mut occupied.begun).await.expect("the thread comes to it");
+        tokio::select! {
+            biased;
+            answer = &mut answer => return (jobs, answer),
+            // As far as it comes while the job is held up.
+            () = clock::turns() => {}
         }
+        // The next job is queued before this one runs, so each is seen by itself.
+        occupied = occupy();
     }
     panic!("no answer");
 }

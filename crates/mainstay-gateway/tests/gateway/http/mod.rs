@@ -22,4 +22,5 @@ mod sessions;
 mod slow;
 mod stateless;
 mod streams;
+mod timing;
 mod tls;

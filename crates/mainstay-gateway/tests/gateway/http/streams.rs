@@ -1,9 +1,8 @@
 //! Streams that break, are taken up again, or are not read.
 
-use std::time::Duration;
-
 use mainstay_gateway::HttpDoor;
 use mainstay_testkit::client::Reply;
+use mainstay_testkit::poll;
 use serde_json::{Value, json};
 
 use crate::http::support::{Session, World, modern, text};
@@ -80,14 +79,10 @@ async fn a_call_whose_client_went_away_before_its_answer_runs_to_its_end() {
         () = async { world.server.side().wait_for("tools/call", 1).await } => {}
     }
     // Its id is free again once it has been answered.
-    let free = async {
-        while session.call(1, "echo", json!({})).await.status != 200 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), free)
-        .await
-        .expect("answered");
+    let free = poll::ask_for(poll::LIMIT, async || {
+        (session.call(1, "echo", json!({})).await.status == 200).then_some(())
+    });
+    free.await.expect("answered");
     assert_eq!(world.server.side().count("notifications/cancelled"), 0);
 }
 

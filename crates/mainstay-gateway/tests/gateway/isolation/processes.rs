@@ -1,13 +1,13 @@
 //! Real processes: one for each session, and nothing left of any.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mainstay::config::Isolation;
 use mainstay::{Fleet, ServerConfig};
 use mainstay_gateway::{Gateway, Scope};
 use mainstay_testkit::procfs::{ProcTree, is_alive};
-use mainstay_testkit::{Child, Fault, FaultyServer, Ledger, Step};
+use mainstay_testkit::{Child, Fault, FaultyServer, Ledger, Step, clock, poll};
 use serde_json::json;
 
 use crate::isolation::call;
@@ -53,14 +53,8 @@ impl Stage {
 
     /// Comes back when this many have been started.
     async fn started(&self, count: usize) {
-        let started = || self.ledger.pids().len();
-        tokio::time::timeout(LONG, async {
-            while started() < count {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        })
-        .await
-        .expect("started");
+        let started = |ledger: &Ledger| ledger.pids().len() >= count;
+        assert!(self.ledger.wait_for_async(started, LONG).await, "started");
     }
 
     async fn is_gone(&self) -> bool {
@@ -75,12 +69,8 @@ async fn pid(client: &mut Client) -> i32 {
 }
 
 async fn gone(pid: i32) {
-    let ended = async {
-        while is_alive(pid) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(LONG, ended).await.expect("ended");
+    let ended = poll::comes_true_async(LONG, || !is_alive(pid)).await;
+    assert!(ended, "ended");
 }
 
 #[tokio::test]
@@ -140,17 +130,12 @@ async fn a_server_takes_room_until_nothing_of_it_is_left() {
     let (mut one, mut two) = (stage.client().await, stage.client().await);
     let first = pid(&mut one).await;
     one.leave().await;
-    let finds_room = async {
-        loop {
-            let was_alive = is_alive(first);
-            let answer = two.ask("tools/call", call("pid", json!({}))).await;
-            if answer.get("error").is_none() {
-                return was_alive;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let was_alive = tokio::time::timeout(LONG, finds_room).await.expect("room");
+    let finds_room = poll::ask_for(LONG, async || {
+        let was_alive = is_alive(first);
+        let answer = two.ask("tools/call", call("pid", json!({}))).await;
+        answer.get("error").is_none().then_some(was_alive)
+    });
+    let was_alive = finds_room.await.expect("room");
     assert!(!was_alive, "two ran where there was room for one");
     two.leave().await;
     stage.gateway.close(LONG).await;
@@ -180,9 +165,7 @@ async fn closing_the_gateway_hastens_every_session_s_server_one_whose_session_ha
     one.leave().await;
     let received = |ledger: &Ledger| ledger.count("eof") == 1;
     assert!(stage.ledger.wait_for_async(received, LONG).await);
-    let began = Instant::now();
-    let report = stage.gateway.close(short).await;
-    assert!(began.elapsed() < hastened, "{:?}", began.elapsed());
+    let report = clock::within(hastened, stage.gateway.close(short)).await;
     assert!(report.servers.iter().all(|server| !server.overdue), "{report:?}");
     assert_eq!(stage.tree.pids(), Vec::<i32>::new(), "nothing when it comes back");
     let started = stage.ledger.pids().len();

@@ -1,6 +1,7 @@
 //! A client that writes its requests by hand and believes nothing.
 
 use std::net::Ipv4Addr;
+use std::pin::pin;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -8,6 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::clock;
 use crate::http::wire;
 use crate::script::MODERN_VERSION;
 
@@ -172,11 +174,9 @@ impl Client {
         timeout(LIMIT, read).await.expect("an end in time")
     }
 
-    /// Whether nothing comes for a moment.
+    /// Whether nothing comes, however often the server gets its turn.
     pub(super) async fn is_silent(&mut self) -> bool {
-        timeout(Duration::from_millis(50), self.stream.fill_buf())
-            .await
-            .is_err()
+        clock::keeps_waiting(&mut pin!(self.stream.fill_buf())).await
     }
 
     async fn chunk(&mut self) -> Option<Vec<u8>> {

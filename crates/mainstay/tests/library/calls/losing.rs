@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use mainstay::config::{Replay, ServerBuilder, StdioTarget};
 use mainstay::{CallError, CallErrorKind, CallOptions, Outcome, Server, ServerConfig};
-use mainstay_testkit::clock;
-use mainstay_testkit::{Child, Fault, FaultyServer, Ledger, Rule, Script, Signal, Step};
+use mainstay_testkit::{Child, Fault, FaultyServer, Ledger, Rule, Script, Signal, Step, clock};
 use serde_json::json;
 
 use mainstay_testkit::fleet::{LONG, Memory, connected, fleet_of};

@@ -2,9 +2,8 @@
 
 use mainstay::lifecycle::Cause;
 use mainstay::{CallError, CallErrorKind, Outcome, StateKind};
-use mainstay_testkit::Occurrence;
-use mainstay_testkit::Script;
 use mainstay_testkit::http::{HttpFault, HttpRule, HttpScript, HttpStep};
+use mainstay_testkit::{Occurrence, Script};
 use serde_json::json;
 use tokio::task::JoinSet;
 

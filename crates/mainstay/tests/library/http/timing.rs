@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use mainstay::server::TimeoutKind;
 use mainstay::{CallErrorKind, CallOptions, Outcome};
-use mainstay_testkit::Script;
-use mainstay_testkit::Speaks;
 use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
+use mainstay_testkit::{Script, Speaks};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;

@@ -49,13 +49,13 @@ async fn a_close_during_a_reconnect_leaves_no_process() {
             becomes(|status| status.state == StateKind::Reconnecting).await,
             "lost"
         );
-        let twice = |words| ledger.wait_for_async(move |ledger| ledger.count(words) == 2, SOON);
+        let twice = |words| ledger.wait_for_async(move |ledger| ledger.count(words) >= 2, SOON);
         let came = match moment {
             Waits => true,
-            IsStarted => becomes(|status| status.starts == 2).await,
+            IsStarted => becomes(|status| status.starts >= 2).await,
             Runs => twice("start").await,
             IsAsked => twice("initialize").await,
-            IsConnected => becomes(|status| status.starts == 2 && status.state == StateKind::Connected).await,
+            IsConnected => becomes(|status| status.starts >= 2 && status.state == StateKind::Connected).await,
         };
         assert!(came, "{moment:?}: {:?}", server.status());
         fleet.close(SOON).await;

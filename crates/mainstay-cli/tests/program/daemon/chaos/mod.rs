@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mainstay_testkit::chaos::{Dice, setting};
-use mainstay_testkit::{FaultyServer, Ledger};
+use mainstay_testkit::{FaultyServer, Ledger, poll};
 
 use super::outcomes::{Calls, Ended, check};
 use super::{SOON, Shared, noting, wait_until};
@@ -129,16 +129,11 @@ fn every_guest_calls_again(ledgers: &[Ledger], guests: usize) {
     let before = runs();
     // One may have been on its way to the server when the fault happened: the one after it is answered in a calm daemon.
     let again = |n| before.get(&mark(n)).copied().unwrap_or(0) + 2;
-    let deadline = Instant::now() + SOON;
-    loop {
+    let silent = || -> Vec<_> {
         let now = runs();
-        let silent: Vec<_> = (0..guests)
-            .filter(|n| now.get(&mark(*n)).copied().unwrap_or(0) < again(*n))
-            .collect();
-        if silent.is_empty() {
-            return;
-        }
-        assert!(Instant::now() < deadline, "hosts {silent:?} do not call again");
-        thread::sleep(Duration::from_millis(10));
-    }
+        let is_silent = |n: &usize| now.get(&mark(*n)).copied().unwrap_or(0) < again(*n);
+        (0..guests).filter(is_silent).collect()
+    };
+    let all_call = poll::comes_true(SOON, || silent().is_empty());
+    assert!(all_call, "hosts {:?} do not call again", silent());
 }
