@@ -3,6 +3,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use mainstay_testkit::Script;
+use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -126,4 +128,49 @@ async fn large_requests_that_run_take_no_more_than_may_be_held() {
     // The tasks and buffers of the sessions and connections.
     let bound = CLIENT_MEMORY + 16 * MIB;
     assert!(most <= bound, "{} MiB of {}", most / MIB, bound / MIB);
+}
+
+/// Streams that are not read, and small events for each of them: many times what may be held.
+const STREAMS: usize = 400;
+const EVENTS: usize = 1_000;
+
+/// What may be held for them.
+const EVENT_MEMORY: u64 = 16 * MIB;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_events_on_streams_that_are_not_read_take_no_more_than_may_be_held() {
+    let changed = "notifications/things/list_changed";
+    let remote = FaultyHttpServer::start(Script::new(), HttpScript::new());
+    let remote = remote.await.expect("a free port");
+    let sandbox = Sandbox::with(&json!({ "web": { "url": remote.url("/mcp") } }));
+    let megabytes = (EVENT_MEMORY / MIB).to_string();
+    let serving = Serving::start(&sandbox, &["--client-memory", &megabytes]);
+    let things = json!({ "extensions": { "io.x/things": {} } });
+    let open = async || {
+        let session = Session::open_as(serving.address, "/mcp/web", things.clone()).await;
+        let stream = session.listen(None).await;
+        assert_eq!(stream.status, 200);
+        (session, stream)
+    };
+    let mut unread = Vec::new();
+    for _ in 0..STREAMS {
+        unread.push(open().await);
+    }
+    let (_session, mut read) = open().await;
+    let before = resident(serving.pid());
+    let mut most = 0;
+    for n in 0..EVENTS {
+        remote.notify(changed, &json!({ "n": n, "padding": "x".repeat(100) }));
+        // The one that reads shows that the event has reached them all, or was dropped for those that do not.
+        while read.message().await["params"]["n"] != n {}
+        most = resident(serving.pid()).saturating_sub(before).max(most);
+    }
+    // The buffers of the sockets and of the allocator.
+    let bound = EVENT_MEMORY + 8 * MIB;
+    assert!(most <= bound, "{} MiB of {}", most / MIB, bound / MIB);
+    assert!(
+        most >= EVENT_MEMORY / 4,
+        "{} MiB: they were not held at all",
+        most / MIB
+    );
 }

@@ -18,6 +18,11 @@ impl Session {
     /// Opens a session at this path, as a client that can be asked everything.
     pub(crate) async fn open(address: SocketAddr, path: &'static str) -> Self {
         let capabilities = json!({ "elicitation": {}, "sampling": {}, "roots": {} });
+        Self::open_as(address, path, capabilities).await
+    }
+
+    /// Opens a session at this path, as a client with these capabilities.
+    pub(crate) async fn open_as(address: SocketAddr, path: &'static str, capabilities: Value) -> Self {
         let reply = Ask::post(path, &initialize(capabilities)).send(address).await;
         assert_eq!(reply.status, 200);
         let id = reply.header("mcp-session-id").expect("a session").to_owned();
