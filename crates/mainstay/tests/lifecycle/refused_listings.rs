@@ -61,7 +61,14 @@ async fn an_error_of_the_protocol_is_an_answer_to_a_listing_also_with_a_status_5
         let remote = FaultyHttpServer::start(Script::new().speaks(speaks), http);
         let remote = remote.await.unwrap();
         let (_fleet, server) = keep(ServerConfig::http("web", remote.url("/mcp")).policy(quick()));
-        refuses_and_stays(&server).await;
+        let first = connected(&server).await;
+        // Without a call, silence would end the connection at the third listing.
+        for _ in 0..5 {
+            let refused = server.refresh().await.expect_err("refused");
+            assert!(refused.to_string().contains("the database is away"), "{refused}");
+        }
+        let reply = echo(&server, CallOptions::default()).await.expect("served");
+        assert_eq!(reply.generation.0, first);
     }
 }
 
