@@ -11,14 +11,51 @@ import json
 import os
 import sys
 
+from typing import Any, Literal
+
 import anyio
 import mcp_types as types
-from mcp import Client, StdioServerParameters
-from mcp.client.extension import advertise
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.extension import ClientExtension, NotificationBinding, advertise
 
 MODES = {"legacy": "legacy", "modern": "auto"}
 STEP_WITHIN = 30
-EXTENSIONS = [advertise("com.example/thing", {"a": 1}), advertise("io.modelcontextprotocol/ui", {"mimeTypes": ["text/html"]})]
+# A result says of itself which server it is from: in the modern era, the gateway puts its own name there.
+SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+
+
+class EchoParams(types.RequestParams):
+    value: Any
+
+
+class Echo(types.Request[EchoParams, Literal["x/echo"]]):
+    method: Literal["x/echo"] = "x/echo"
+    params: EchoParams
+
+
+class Unknown(types.Request[EchoParams, Literal["x/unknown"]]):
+    method: Literal["x/unknown"] = "x/unknown"
+    params: EchoParams
+
+
+class EchoResult(types.Result):
+    value: Any
+
+
+class EchoedParams(types.NotificationParams):
+    value: Any
+
+
+class EchoExtension(ClientExtension):
+    """Of `x/echo`, a method that no SDK knows."""
+
+    identifier = "com.example/x"
+
+    def __init__(self, seen):
+        self.seen = seen
+
+    def notifications(self):
+        return [NotificationBinding(method="notifications/x/echoed", params_type=EchoedParams, handler=self.seen.hear_echo)]
 
 
 class Seen:
@@ -29,11 +66,12 @@ class Seen:
         self.logged = []
         self.changed = anyio.Event()
         self.updated = anyio.Event()
+        self.updated_uris = []
+        self.echoed = anyio.Event()
+        self.echoes = []
 
     async def elicit(self, context, params):
-        # A server writes the schema's titles in its own way in each era.
-        schema = params.requested_schema
-        self.asked.append(["elicitation/create", params.message, schema["required"], sorted(schema["properties"])])
+        self.asked.append(["elicitation/create", params.message, without_annotations(params.requested_schema)])
         return types.ElicitResult(action="accept", content={"name": "Ann"})
 
     async def sample(self, context, params):
@@ -46,24 +84,44 @@ class Seen:
         return types.ListRootsResult(roots=[types.Root(uri="file:///a"), types.Root(uri="file:///b")])
 
     async def log(self, params):
-        self.logged.append([params.level, params.data])
+        self.logged.append([params.level, params.logger, params.data])
+
+    async def hear_echo(self, params):
+        self.echoes.append(params.value)
+        self.echoed.set()
 
     async def message(self, message):
-        method = getattr(message, "method", None) or getattr(getattr(message, "root", None), "method", None)
+        message = getattr(message, "root", message)
+        method = getattr(message, "method", None)
         if method == "notifications/tools/list_changed":
             self.changed.set()
         elif method == "notifications/resources/updated":
+            self.updated_uris.append(str(message.params.uri))
             self.updated.set()
 
 
-def text(result):
-    return [result.is_error, [getattr(content, "text", None) for content in result.content]]
+def without_annotations(schema):
+    """A server writes titles and descriptions in its own way in each era."""
+    if isinstance(schema, dict):
+        return {key: without_annotations(value) for key, value in schema.items() if key not in ("title", "description")}
+    return schema
+
+
+def dump(result):
+    """A message as it was on the wire, but for what the era adds to every result."""
+    dumped = result.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    dumped.pop("resultType", None)
+    meta = dumped.get("_meta") or {}
+    meta.pop(SERVER_INFO, None)
+    if not meta:
+        dumped.pop("_meta", None)
+    return dumped
 
 
 async def call(client, seen, tool, arguments=None):
     seen.asked.clear()
     result = await client.call_tool(tool, arguments or {})
-    return {"result": text(result), "asked": list(seen.asked)}
+    return {"result": dump(result), "asked": list(seen.asked)}
 
 
 async def progress(client, seen):
@@ -73,16 +131,48 @@ async def progress(client, seen):
         heard.append([progress, total, message])
 
     result = await client.call_tool("progress", {}, progress_callback=hear)
-    return {"result": text(result), "heard": heard}
+    return {"result": dump(result), "heard": heard}
 
 
-async def log(client, seen):
+async def log(client, seen, expected=3):
     seen.logged.clear()
     result = await client.call_tool("log", {})
     with anyio.move_on_after(STEP_WITHIN):
-        while len(seen.logged) < 3:
+        while len(seen.logged) < expected:
             await anyio.sleep(0.01)
-    return {"result": text(result), "logged": list(seen.logged)}
+    return {"result": dump(result), "logged": list(seen.logged)}
+
+
+async def level(client, seen):
+    """Asks for fewer messages, and for all of them again."""
+    await client.set_logging_level("error")
+    few = await log(client, seen, 1)
+    await client.set_logging_level("debug")
+    return {"few": few["logged"], "all": (await log(client, seen))["logged"]}
+
+
+async def errors(client, seen):
+    """Errors of the protocol, as the server words them."""
+    found = {}
+    attempts = {
+        "resource": lambda: client.read_resource("note://nothing"),
+        "method": lambda: client.session.send_request(Unknown(params=EchoParams(value=1)), EchoResult),
+    }
+    for name, attempt in attempts.items():
+        try:
+            found[name] = dump(await attempt())
+        except MCPError as error:
+            found[name] = [error.code, error.message, error.data]
+    return found
+
+
+async def extension(client, seen):
+    """A method and a notification that neither SDK nor gateway knows."""
+    value = {"a": [1, None, 2.5], "b": "\u00e4"}
+    result = await client.session.send_request(Echo(params=EchoParams(value=value)), EchoResult)
+    with anyio.move_on_after(STEP_WITHIN):
+        await seen.echoed.wait()
+    return {"result": dump(result), "echoes": seen.echoes}
 
 
 async def cancel(client, seen):
@@ -113,29 +203,30 @@ async def changes(client, seen, era, uri):
     """Subscribes, and waits for a change of the tools and of a resource."""
 
     async def grow(name):
-        return text(await client.call_tool("grow", {"name": name}))
+        return dump(await client.call_tool("grow", {"name": name}))
 
     found = {}
     if era == "legacy":
         await client.list_tools(cache_mode="bypass")
         await client.subscribe_resource(uri)
-        found["touch"] = text(await client.call_tool("touch", {}))
+        found["touch"] = dump(await client.call_tool("touch", {}))
         found["grow"] = await grow("grown")
         for name, event in (("changed", seen.changed), ("updated", seen.updated)):
             with anyio.move_on_after(STEP_WITHIN):
                 await event.wait()
             found[name] = event.is_set()
+        found["uris"] = seen.updated_uris
     else:
         async with client.listen(tools_list_changed=True, resource_subscriptions=[uri]) as subscription:
-            events = set()
+            events = {}
             await client.call_tool("touch", {})
             await grow("grown")
             with anyio.move_on_after(STEP_WITHIN):
                 async for event in subscription:
-                    events.add(type(event).__name__)
+                    events[type(event).__name__] = str(getattr(event, "uri", None))
                     if len(events) == 2:
                         break
-            found["events"] = sorted(events)
+            found["events"] = events
     tools = [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools]
     found["has_grown"] = "grown" in tools
     return found
@@ -163,8 +254,8 @@ async def offers(client, seen):
         "tools": sorted((tool.model_dump(mode="json") for tool in tools), key=lambda tool: tool["name"]),
         "resources": [resource.model_dump(mode="json") for resource in resources],
         "prompts": [prompt.model_dump(mode="json") for prompt in prompts],
-        "greeting": greeting.messages[0].content.text,
-        "note": (await client.read_resource(uri)).contents[0].text,
+        "greeting": dump(greeting),
+        "note": dump(await client.read_resource(uri)),
         "uri": uri,
     }
 
@@ -183,7 +274,11 @@ async def main(era, target):
         log_level="debug" if era == "modern" else None,
         message_handler=seen.message,
         client_info=types.Implementation(name="lossless", version="1"),
-        extensions=EXTENSIONS,
+        extensions=[
+            advertise("com.example/thing", {"a": 1}),
+            advertise("io.modelcontextprotocol/ui", {"mimeTypes": ["text/html"]}),
+            EchoExtension(seen),
+        ],
     )
     found = {}
 
@@ -203,10 +298,14 @@ async def main(era, target):
             "capabilities": sorted(declared),
         }
         offered = await step("offers", offers(client, seen))
-        for tool in ("elicit", "sample", "roots"):
+        for tool in ("elicit", "sample", "roots", "rich"):
             await step(tool, call(client, seen, tool))
         await step("progress", progress(client, seen))
         await step("log", log(client, seen))
+        if era == "legacy":
+            await step("level", level(client, seen))
+        await step("errors", errors(client, seen))
+        await step("extension", extension(client, seen))
         await step("cancel", cancel(client, seen))
         await step("client", capabilities(client, seen))
         await step("changes", changes(client, seen, era, offered.get("uri")))

@@ -15,6 +15,7 @@ from mcp.server.elicitation import AcceptedElicitation, ElicitationResult
 from mcp.server.lowlevel import NotificationOptions
 from mcp.server.mcpserver import Context, Elicit, ListRoots, MCPServer, Resolve, Sample
 from mcp_types import (
+    CallToolResult,
     CreateMessageResult,
     EmptyResult,
     Implementation,
@@ -27,6 +28,8 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
+
+from echo_extension import add_echo
 
 NOTE = "note://both-eras/hello"
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
@@ -150,6 +153,17 @@ async def capabilities(ctx: Context) -> str:
     return json.dumps(seen)
 
 
+@server.tool()
+async def rich() -> CallToolResult:
+    """Answers with everything that a result may have."""
+    return CallToolResult(
+        content=[TextContent(type="text", text="rich", _meta={"com.example/of": "content"})],
+        structured_content={"number": 1.5, "nothing": None, "list": [1, "two"]},
+        is_error=True,
+        _meta={"com.example/of": "result"},
+    )
+
+
 @server.prompt()
 def greet(name: str) -> str:
     """Greets."""
@@ -184,6 +198,7 @@ low_level.add_request_handler("resources/subscribe", SubscribeRequestParams, sub
 low_level.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, unsubscribe)
 low_level.add_request_handler("logging/setLevel", SetLevelRequestParams, set_level)
 changes = NotificationOptions(tools_changed=True)
+add_echo(low_level)
 low_level.create_initialization_options = functools.partial(low_level.create_initialization_options, changes)
 
 if __name__ == "__main__":

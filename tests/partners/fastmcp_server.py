@@ -11,6 +11,7 @@ import sys
 
 import anyio
 from fastmcp import Context, FastMCP
+from fastmcp.tools.base import ToolResult
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 from mcp_types import (
@@ -33,6 +34,8 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
+
+from echo_extension import add_echo
 
 NOTE = "note://fastmcp/hello"
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
@@ -172,6 +175,17 @@ async def capabilities(ctx: Context) -> str:
     return json.dumps(seen)
 
 
+@server.tool(output_schema=None)
+async def rich() -> ToolResult:
+    """Answers with everything that a result may have."""
+    return ToolResult(
+        content=[TextContent(type="text", text="rich", _meta={"com.example/of": "content"})],
+        structured_content={"number": 1.5, "nothing": None, "list": [1, "two"]},
+        is_error=True,
+        meta={"com.example/of": "result"},
+    )
+
+
 @server.prompt()
 def greet(name: str) -> str:
     """Greets."""
@@ -199,6 +213,7 @@ low_level = server._mcp_server
 low_level.add_request_handler("resources/subscribe", SubscribeRequestParams, subscribe)
 low_level.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, unsubscribe)
 low_level.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, ListenHandler(bus))
+add_echo(low_level)
 
 if __name__ == "__main__":
     match sys.argv[1:]:

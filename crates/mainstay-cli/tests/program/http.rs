@@ -4,11 +4,12 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-use mainstay_testkit::http::{FaultyHttpProcess, HttpFault, HttpScript, HttpStep};
+use mainstay_testkit::http::{FaultyHttpProcess, FaultyHttpServer, HttpFault, HttpScript, HttpStep};
 use mainstay_testkit::{Script, Speaks};
 use serde_json::json;
 
 use crate::sandbox::{Sandbox, finish};
+use crate::serving::{Serving, Visitor};
 
 /// Where nothing listens: a port that was free a moment ago may be another test's by now, and this one is nobody's.
 fn dead_address() -> String {
@@ -168,4 +169,23 @@ fn a_proxy_of_the_environment_stands_before_other_machines_and_never_before_this
     let mut command = sandbox.command(&["ping", &url]);
     let child = command.env("HTTP_PROXY", &dead).env("http_proxy", &dead).spawn();
     finish(child.unwrap()).exits(0);
+}
+
+#[tokio::test]
+async fn a_server_that_keeps_losing_its_sessions_is_named_with_the_setting_that_keeps_them() {
+    let script = Script::new().speaks(Speaks::Both);
+    let remote = FaultyHttpServer::start(script, HttpScript::new())
+        .await
+        .expect("a free port");
+    let sandbox = Sandbox::with(&json!({ "web": { "url": remote.url("/mcp") } }));
+    let serving = Serving::start(&sandbox, &[]);
+    let visitor = Visitor::modern(serving.address, "/mcp/web");
+    for _loss in 0..3 {
+        visitor.call("echo", json!({ "text": "x" })).await;
+        remote.forget_sessions();
+    }
+    visitor.call("echo", json!({ "text": "x" })).await;
+    let said = serving.hears("without a session for an hour");
+    assert!(said.contains("warning: web: "), "{said}");
+    assert!(said.contains(r#""era": "legacy""#), "{said}");
 }

@@ -2,9 +2,12 @@
 
 use std::fs;
 
-use mainstay_testkit::client::{Ask, LONG, Reply, Session, request};
-use mainstay_testkit::poll;
+use mainstay_testkit::client::{Ask, Connection, LONG, Reply, Session, initialize, request};
+use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
+use mainstay_testkit::{Script, poll};
 use serde_json::json;
+use tokio::io::BufReader;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::behind::Behind;
 use crate::sandbox::Sandbox;
@@ -110,4 +113,71 @@ async fn large_requests_that_run_take_no_more_than_may_be_held() {
     // The tasks and buffers of the sessions and connections.
     let bound = CLIENT_MEMORY + 16 * MIB;
     assert!(most <= bound, "{} MiB of {}", most / MIB, bound / MIB);
+}
+
+fn held_by(socket: TcpStream) -> BufReader<Connection> {
+    BufReader::new(Box::new(socket))
+}
+
+/// Streams that are not read, and small events for each of them: more than the sockets take, and then many times what may be held.
+const STREAMS: usize = 24;
+const EVENTS: usize = 6_000;
+const PADDING: usize = 1_000;
+
+/// What may be held for them.
+const EVENT_MEMORY: u64 = 8 * MIB;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_events_on_streams_that_are_not_read_take_no_more_than_may_be_held() {
+    let remote = FaultyHttpServer::start(Script::new(), HttpScript::new());
+    let remote = remote.await.expect("a free port");
+    let sandbox = Sandbox::with(&json!({ "web": { "url": remote.url("/mcp") } }));
+    let megabytes = (EVENT_MEMORY / MIB).to_string();
+    let serving = Serving::start(&sandbox, &["--client-memory", &megabytes]);
+    let things = json!({ "extensions": { "io.x/things": {} } });
+    let open = async || Session::open_as(serving.address, "/mcp/web", things.clone()).await;
+    let mut unread = Vec::new();
+    for _ in 0..STREAMS {
+        let session = open().await;
+        // A small window, so that the system holds little for the client.
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(4096).expect("a size");
+        let connection = socket.connect(serving.address).await.expect("connected");
+        let ask = Ask::new("GET", "/mcp/web").header("accept", "text/event-stream");
+        let stream = session.sign(ask).send_on(held_by(connection), serving.address);
+        unread.push(stream.await);
+    }
+    // One that reads, from another address: those that do not read use up what one address may hold.
+    let elsewhere = async |ask: Ask| {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind(([127, 0, 0, 2], 0).into()).expect("an address");
+        let connection = socket.connect(serving.address).await.expect("connected");
+        ask.send_on(held_by(connection), serving.address).await
+    };
+    let reader = elsewhere(Ask::post("/mcp/web", &initialize(things.clone()))).await;
+    let id = reader.header("mcp-session-id").expect("a session").to_owned();
+    let ask = Ask::new("GET", "/mcp/web").header("accept", "text/event-stream");
+    let ask = ask
+        .header("mcp-session-id", &id)
+        .header("mcp-protocol-version", "2025-11-25");
+    let mut read = elsewhere(ask).await;
+    let before = resident(serving.pid());
+    let mut most = 0;
+    for n in 0..EVENTS {
+        let event = json!({ "n": n, "padding": "x".repeat(PADDING) });
+        remote.notify("notifications/things/list_changed", &event);
+        // The one that reads shows that the event has come: it is held for the others, or dropped.
+        while read.message().await["params"]["n"] != n {}
+        if n % 100 == 0 {
+            most = resident(serving.pid()).saturating_sub(before).max(most);
+        }
+    }
+    // The buffers of the connections and of the allocator.
+    let bound = EVENT_MEMORY + 4 * MIB;
+    assert!(most <= bound, "{} KiB of {}", most / 1024, bound / 1024);
+    assert!(
+        most >= EVENT_MEMORY / 2,
+        "{} KiB: hardly any were held",
+        most / 1024
+    );
 }

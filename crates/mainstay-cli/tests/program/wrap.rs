@@ -1,4 +1,4 @@
-use mainstay_testkit::{FaultyServer, Ledger};
+use mainstay_testkit::{FaultyServer, Ledger, Speaks};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -6,9 +6,13 @@ use crate::host::Host;
 use crate::sandbox::{MAINSTAY, Sandbox, good};
 
 fn wrapped(sandbox: &Sandbox, server: &FaultyServer) -> Host {
+    wrapped_with(sandbox, &[], server)
+}
+
+fn wrapped_with(sandbox: &Sandbox, options: &[&str], server: &FaultyServer) -> Host {
     let command = server.command();
     let args = server.args();
-    let mut line = vec!["wrap", "--", command.as_str()];
+    let mut line = [&["wrap"], options, &["--", command.as_str()]].concat();
     line.extend(args.iter().map(String::as_str));
     Host::start(sandbox, &line)
 }
@@ -49,6 +53,29 @@ fn a_wrapped_server_is_served_under_its_own_names_and_ends_with_its_host() {
     let ran = host.leave();
     ran.exits(0);
     assert_eq!(ran.stderr, "", "it says nothing of its own");
+    sandbox.assert_nothing_is_left();
+}
+
+#[test]
+fn a_wrapped_server_of_both_eras_is_spoken_to_in_the_era_of_its_host_unless_another_is_pinned() {
+    let sandbox = Sandbox::new();
+    for (options, initializes, discovers) in [(&[][..], 1, 0), (&["--era", "modern"], 0, 1)] {
+        let ledger = Ledger::temporary();
+        let server = FaultyServer::new()
+            .script(|script| script.speaks(Speaks::Both))
+            .ledger(&ledger);
+        let mut host = wrapped_with(&sandbox, options, &server);
+        let result = host.call("echo", &json!({ "text": "hello" }));
+        assert!(result["content"][0]["text"].is_string(), "{options:?}: {result}");
+        let greeted = (ledger.count("initialize"), ledger.count("discover"));
+        assert_eq!(
+            greeted,
+            (initializes, discovers),
+            "{options:?}: {:?}",
+            ledger.lines()
+        );
+        host.leave().exits(0);
+    }
     sandbox.assert_nothing_is_left();
 }
 

@@ -1,12 +1,13 @@
 //! Extensions of the protocol that the gateway does not know.
 //!
-//! A method belongs to an extension by its first part: `skills/list` and `notifications/skills/changed` belong to
-//! `io.modelcontextprotocol/skills`. At `/mcp/SERVER` everything passes as it is. In the union a request goes to the server that owns its
+//! A method belongs to an extension by its first part, or by the whole name: `skills/list`, `notifications/skills/changed` and
+//! `io.modelcontextprotocol/skills/list` belong to `io.modelcontextprotocol/skills`. At `/mcp/SERVER` everything passes as it is. In the union a request goes to the server that owns its
 //! `uri`, or whose name begins its `name`, or that alone declares the extension; lists are joined, with the servers' names before the
 //! names of their entries, as tools have them.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex};
 
 use mainstay::Server;
 use mainstay::gateway::ServerExt;
@@ -17,6 +18,7 @@ use super::tasks::{LIST_TIMEOUT, at_server, split_cursor};
 use super::{RoutedRequest, Router, Subscribers};
 use crate::client::Client;
 use crate::failure;
+use crate::lock::lock;
 use crate::protocol::{invalid_params, method_not_found, raw, text, without_client};
 use crate::scope::Scope;
 use serde::de::IgnoredAny;
@@ -24,21 +26,46 @@ use serde::de::IgnoredAny;
 /// What stands between the name of a server and a name of its own.
 const SEPARATOR: &str = "__";
 
-/// The first part of a method, by which it belongs to an extension.
-fn namespace(method: &str) -> Option<&str> {
-    let method = method.strip_prefix("notifications/").unwrap_or(method);
-    method.split_once('/').map(|(namespace, _)| namespace)
+/// Declarations that are remembered. Every modern request has one, and few clients differ in theirs.
+const RECENT_DECLARATIONS_LIMIT: usize = 1024;
+
+/// What clients declared since the servers last changed: it costs a look when it comes again.
+#[derive(Default)]
+pub(super) struct RecentDeclarations {
+    hasher: RandomState,
+    seen: Mutex<HashSet<u64>>,
 }
 
-/// Whether these capabilities declare an extension with this namespace.
-fn declares(capabilities: &RawJson, namespace: &str) -> bool {
+impl RecentDeclarations {
+    fn is_new(&self, scope: &Scope, declared: &RawJson) -> bool {
+        let declaration = self.hasher.hash_one((scope, declared.as_str()));
+        let mut seen = lock(&self.seen);
+        if seen.len() >= RECENT_DECLARATIONS_LIMIT {
+            seen.clear();
+        }
+        seen.insert(declaration)
+    }
+
+    pub(super) fn forget(&self) {
+        lock(&self.seen).clear();
+    }
+}
+
+/// Whether a method is of this extension: whether it begins with the name, or with what follows the last `/` of the name.
+fn is_of(method: &str, extension: &str) -> bool {
+    let method = method.strip_prefix("notifications/").unwrap_or(method);
+    let short = extension.rsplit('/').next().unwrap_or(extension);
+    [extension, short].into_iter().any(|name| {
+        let rest = method.strip_prefix(name).filter(|_| !name.is_empty());
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    })
+}
+
+/// Whether these capabilities declare the extension of a method.
+fn declares(capabilities: &RawJson, method: &str) -> bool {
     let declared = Object::find(capabilities, ["extensions"]).and_then(|[extensions]| extensions);
     let names = declared.and_then(|declared| declared.parse::<BTreeMap<String, IgnoredAny>>().ok());
-    names.is_some_and(|names| {
-        names
-            .keys()
-            .any(|name| name.rsplit('/').next() == Some(namespace))
-    })
+    names.is_some_and(|names| names.keys().any(|name| is_of(method, name)))
 }
 
 impl Router {
@@ -47,6 +74,9 @@ impl Router {
         let Some([Some(declared)]) = Object::find(&client.declared(), ["extensions"]) else {
             return;
         };
+        if !self.declarations.is_new(&client.scope, &declared) {
+            return;
+        }
         let servers = client.scope.servers(self.fleet()).into_iter();
         for server in servers.filter(|server| !self.isolated.holds(server.name())) {
             server.declare_extensions(&declared);
@@ -55,9 +85,6 @@ impl Router {
 
     /// The servers of this client that declare the extension of a method, by their names.
     pub(super) fn extended(&self, client: &Client, method: &str) -> Vec<Server> {
-        let Some(namespace) = namespace(method) else {
-            return Vec::new();
-        };
         let catalog = self.catalog(client);
         let mut servers = self.fleet().servers();
         servers.retain(|server| {
@@ -68,7 +95,7 @@ impl Router {
                 .or_else(|| server.about())
                 .and_then(|about| about.capabilities.clone());
             self.is_reachable(client, server.name())
-                && capabilities.is_some_and(|capabilities| declares(&capabilities, namespace))
+                && capabilities.is_some_and(|capabilities| declares(&capabilities, method))
         });
         servers
     }
@@ -235,9 +262,6 @@ impl Subscribers {
     /// client: all that declare the extension get it. Anything else may be one client's own. The only client gets everything, as it
     /// would directly.
     pub(super) fn sessions_for_extension(&self, server: &str, method: &str) -> Vec<Arc<Client>> {
-        let Some(namespace) = namespace(method) else {
-            return Vec::new();
-        };
         let mut sessions = self.sessions_of(server, usize::MAX);
         if sessions.len() <= 1 {
             return sessions;
@@ -245,7 +269,7 @@ impl Subscribers {
         if !method.ends_with("/list_changed") {
             return Vec::new();
         }
-        sessions.retain(|session| declares(&session.declared(), namespace));
+        sessions.retain(|session| declares(&session.declared(), method));
         sessions
     }
 }
@@ -255,18 +279,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_method_belongs_to_an_extension_by_its_first_part() {
-        let capabilities = RawJson::from_text(r#"{"extensions":{"io.x/skills":{},"ui":{}}}"#).unwrap();
+    fn declarations_are_remembered_up_to_a_limit() {
+        let recent = RecentDeclarations::default();
+        let declared = |n: usize| RawJson::from_text(format!(r#"{{"x/{n}":{{}}}}"#)).unwrap();
+        assert!(recent.is_new(&Scope::Union, &declared(0)));
+        assert!(!recent.is_new(&Scope::Union, &declared(0)));
+        assert!(recent.is_new(&Scope::Server("a".into()), &declared(0)));
+        for n in 0..2 * RECENT_DECLARATIONS_LIMIT {
+            recent.is_new(&Scope::Union, &declared(n));
+        }
+        assert!(lock(&recent.seen).len() <= RECENT_DECLARATIONS_LIMIT);
+    }
+
+    #[test]
+    fn a_method_belongs_to_an_extension_by_its_first_part_or_the_whole_name() {
+        let capabilities = RawJson::from_text(r#"{"extensions":{"io.x/skills":{},"ui":{},"":{}}}"#).unwrap();
         for (method, is_declared) in [
             ("skills/list", true),
             ("notifications/skills/list_changed", true),
             ("ui/open", true),
+            ("io.x/skills/list", true),
+            ("notifications/io.x/skills/list_changed", true),
             ("io.x/list", false),
+            ("io.x/skills", false),
+            ("io.x/skillset/list", false),
+            ("skillset/list", false),
+            ("/list", false),
             ("skills", false),
             ("notifications/skills", false),
         ] {
-            let found = namespace(method).is_some_and(|namespace| declares(&capabilities, namespace));
-            assert_eq!(found, is_declared, "{method}");
+            assert_eq!(declares(&capabilities, method), is_declared, "{method}");
         }
     }
 }

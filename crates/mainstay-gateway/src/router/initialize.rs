@@ -44,7 +44,6 @@ impl Router {
     }
 
     pub(super) async fn discover(&self, client: &Client) -> Result<RawJson, RpcError> {
-        self.declare_extensions(client);
         let about = self.about(client).await?;
         let mut result = Object::default();
         result.set("resultType", text("complete"));

@@ -51,6 +51,7 @@ use crate::principal::Principal;
 use crate::protocol::{ClientMeta, method_not_found};
 use crate::scope::Scope;
 use crate::sessions::{DoorKind, SessionNotes};
+use extensions::RecentDeclarations;
 use lists::Lists;
 use parked::ParkedCalls;
 use places::CallPlaces;
@@ -70,6 +71,7 @@ pub(crate) struct Router {
     parked: ParkedCalls,
     places: Arc<CallPlaces>,
     subscriptions: Subscriptions,
+    declarations: RecentDeclarations,
     /// What the program knows to do about failures.
     pub(crate) advice: Advice,
 }
@@ -113,6 +115,7 @@ impl Router {
             parked: ParkedCalls::new(),
             places: Arc::default(),
             subscriptions: Subscriptions::default(),
+            declarations: RecentDeclarations::default(),
             advice: Advice::default(),
         }
     }
@@ -137,10 +140,12 @@ impl Router {
         self.subscribers.catalog_changed(catalog, &self.isolated);
     }
 
-    /// There may be other servers under the same names: subscriptions are made there again. Lists of removed servers are forgotten.
+    /// There may be other servers under the same names: subscriptions and extensions are declared there again. Lists of removed servers are
+    /// forgotten.
     pub(crate) fn servers_changed(&self) {
         self.lists.forget_removed(&self.fleet);
         self.subscriptions.renew(&self.fleet);
+        self.declarations.forget();
     }
 
     /// Opens the session of a client. The caller opened it, where there can be several.
@@ -216,6 +221,10 @@ impl Router {
             return Err(resolve::removed(name));
         }
         self.check_session(request.client)?;
+        // A modern client may begin with any request.
+        if request.client.era == Era::Modern {
+            self.declare_extensions(request.client);
+        }
         match request.method {
             "tools/list" => self.list(&request, Kind::Tool).await,
             "prompts/list" => self.list(&request, Kind::Prompt).await,

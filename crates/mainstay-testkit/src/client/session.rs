@@ -18,8 +18,13 @@ pub struct Session {
 impl Session {
     /// Opens a session at this path, as a client that can be asked everything.
     pub async fn open(peer: impl Into<Peer>, path: &'static str) -> Self {
-        let peer = peer.into();
         let capabilities = json!({ "elicitation": {}, "sampling": {}, "roots": {} });
+        Self::open_as(peer, path, capabilities).await
+    }
+
+    /// Opens a session at this path, as a client with these capabilities.
+    pub async fn open_as(peer: impl Into<Peer>, path: &'static str, capabilities: Value) -> Self {
+        let peer = peer.into();
         let reply = Ask::post(path, &initialize(capabilities)).send(&peer).await;
         assert_eq!(reply.status, 200);
         let id = reply.header("mcp-session-id").expect("a session").to_owned();

@@ -72,7 +72,7 @@ impl Keeper {
             process_permit: self.process_permit.clone(),
             generation,
             clock: self.clock,
-            dialect: self.dialect.first(),
+            dialect: self.dialect.begin(),
             ladder: Ladder::default(),
         };
         let task = ConnectionTask::start(&mut self.tasks, dial);

@@ -244,6 +244,7 @@ impl Keeper {
             KeeperMessage::ExtensionsDeclared => self.last_good.save_extensions(&self.slot),
             KeeperMessage::Shown => {}
         }
+        self.return_to_session();
         self.reported_failure = None;
         self.show();
         if let Some((ack, answer)) = answer {
@@ -269,6 +270,22 @@ impl Keeper {
         }
     }
 
+    /// Replaces a connection that a guess opened without a session, once the time of the guess is over. A new process would lose what the
+    /// last one knows, so a server on stdio keeps its connection until it ends.
+    fn return_to_session(&mut self) {
+        let is_http = || matches!(self.slot.settings.load().target(), Target::Http(_));
+        if self.dialect.is_guess_over()
+            && self.machine.state().kind() == StateKind::Connected
+            && self
+                .connection
+                .as_ref()
+                .is_some_and(|connection| connection.dialect == Dialect::Modern)
+            && is_http()
+        {
+            self.take(Input::Replace { beside: true });
+        }
+    }
+
     /// Takes what the store has of the server, unless a listing or another configuration came first.
     fn restore(&mut self, stored: LoadedCatalog) {
         let settings = self.slot.settings.load();
@@ -290,7 +307,10 @@ impl Keeper {
             ServerCommand::Restart(ack) => {
                 let answer = match self.machine.desired() {
                     Desired::Disabled if self.stopping.is_empty() => Err(CommandRefusal::Disabled),
-                    Desired::Disabled | Desired::Enabled => self.take_command(|_| Input::Restart),
+                    Desired::Disabled | Desired::Enabled => {
+                        self.dialect.forget_guess();
+                        self.take_command(|_| Input::Restart)
+                    }
                 };
                 Some((ack, answer))
             }

@@ -10,7 +10,9 @@ use super::dial::DialError;
 use super::tasks::{KeeperTask, Panicked, TaskKind};
 use super::{Keeper, Report, listing, recovery};
 use crate::config::Target;
+use crate::connection::Connection;
 use crate::event::Failure;
+use crate::protocol::Era;
 use crate::server::noise;
 use crate::transport::End;
 
@@ -79,7 +81,7 @@ impl Keeper {
             Report::Opened(connection) => {
                 let generation = connection.generation;
                 if current == Some(generation) {
-                    self.dialect.learn(Some(connection.dialect));
+                    self.note_dialect(&connection);
                     self.unreachable_since = None;
                     self.slot
                         .about
@@ -181,6 +183,20 @@ impl Keeper {
                 Input::Closed(generation)
             }
             Report::Reachable(generation) => Input::Reachable(generation),
+        }
+    }
+
+    fn note_dialect(&mut self, connection: &Connection) {
+        // What the configuration demands shows nothing of what else the server speaks.
+        if self.slot.settings.load().era() == Some(Era::Modern) {
+            return;
+        }
+        if self.dialect.opened(connection.dialect) {
+            tracing::warn!(
+                server = %self.slot.name, generation = %connection.generation,
+                "it is spoken to without a session for an hour, since it lost too many or did not answer initialize; \"era\": \"legacy\" in \
+                 its configuration keeps sessions, \"era\": \"modern\" does without them"
+            );
         }
     }
 

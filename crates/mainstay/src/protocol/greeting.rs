@@ -163,10 +163,10 @@ impl Dialect {
         }
     }
 
-    /// The dialect as one word, for files.
+    /// The dialect as one word, for files. The word `modern` of earlier files may mean a server that speaks both eras.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            Self::Modern => "modern",
+            Self::Modern => "modern_only",
             Self::Legacy => "legacy",
             Self::LegacySse => "legacy_sse",
         }
@@ -195,6 +195,8 @@ mod tests {
         for dialect in Dialect::ALL {
             assert_eq!(Dialect::from_word(dialect.as_str()), Some(dialect));
         }
-        assert_eq!(Dialect::from_word("klingon"), None);
+        for word in ["klingon", "modern"] {
+            assert_eq!(Dialect::from_word(word), None);
+        }
     }
 }

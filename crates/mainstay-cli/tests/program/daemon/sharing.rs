@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use mainstay_testkit::procfs::session_of;
-use mainstay_testkit::{FaultyServer, Ledger};
+use mainstay_testkit::{FaultyServer, Ledger, Speaks};
 use serde_json::json;
 
 use super::{Shared, noting, server_pid, wait_until};
@@ -130,6 +130,28 @@ fn bridges_share_exactly_if_command_arguments_directory_and_named_variables_are_
     // And equal values share again.
     let (_host, pid) = connect(&["--env", "TOKEN"], &plain, &[("TOKEN", "one")]);
     assert!(seen.contains(&pid));
+}
+
+#[test]
+fn a_host_that_pins_the_era_has_a_process_of_that_era_apart_from_the_others() {
+    let shared = Shared::new();
+    let ledger = Ledger::temporary();
+    let server = noting(&ledger).script(|script| script.speaks(Speaks::Both));
+    let pinned = ["--era", "modern"];
+    let mut modern = shared.host(&pinned, &server);
+    let pid = server_pid(&mut modern);
+    let greeted = || (ledger.count("initialize 2025-11-25"), ledger.count("discover"));
+    assert_eq!(greeted(), (0, 1));
+    let mut usual = shared.host(&[], &server);
+    assert_ne!(server_pid(&mut usual), pid);
+    assert_eq!(greeted(), (1, 1));
+    assert_eq!(server_pid(&mut shared.host(&pinned, &server)), pid);
+    let status = shared.sandbox.run(&["status", "--json"]).exits(0).json();
+    let servers = status["servers"].as_array().expect("a list").iter();
+    let versions: BTreeSet<_> = servers
+        .filter_map(|server| server["protocol_version"].as_str())
+        .collect();
+    assert_eq!(versions, BTreeSet::from(["2025-11-25", "2026-07-28"]), "{status}");
 }
 
 #[test]

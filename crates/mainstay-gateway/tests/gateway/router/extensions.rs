@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mainstay_gateway::Scope;
+use mainstay_gateway::{Gateway, Scope};
 use mainstay_testkit::fleet::{Memory, connected};
 use mainstay_testkit::{Fault, Rule, Script, Speaks, Step};
 use serde_json::{Value, json};
@@ -72,6 +72,34 @@ async fn a_server_receives_the_extensions_of_its_clients_and_clients_those_of_th
     of_all.leave().await;
 }
 
+/// The extensions that a server receives with its second connection.
+async fn declared_second(gateway: &Gateway, name: &str, memory: &Memory) -> Value {
+    let server = gateway.fleet().server(name).unwrap();
+    server.restart().await.unwrap();
+    connected(&server).await;
+    let side = memory.side(2).await;
+    side.last_params("initialize").unwrap()["capabilities"]["extensions"].clone()
+}
+
+#[tokio::test]
+async fn a_modern_client_is_declared_whatever_it_begins_with_and_to_servers_that_come_later() {
+    let (a, b) = (plain(), plain());
+    let gateway = gateway(&[("a", &a)]).await;
+    let (mut session, _) = Client::initialized(&gateway, Scope::Union, json!({})).await;
+    session.ask("tools/list", json!({})).await;
+    let mut client = Client::connect(&gateway, Scope::Union);
+    let meta = modern(&json!({ "extensions": { "z": {} } }));
+    client.ask("tools/list", json!({ "_meta": meta })).await;
+    assert_eq!(declared_second(&gateway, "a", &a).await, json!({ "z": {} }));
+
+    let added = gateway.fleet().add(b.config("b").build().unwrap()).await;
+    connected(&added.expect("the name is free")).await;
+    session.received("notifications/tools/list_changed").await;
+    client.ask("tools/list", json!({ "_meta": meta })).await;
+    assert_eq!(declared_second(&gateway, "b", &b).await, json!({ "z": {} }));
+    session.leave().await;
+}
+
 #[tokio::test]
 async fn a_list_of_an_extension_joins_what_the_servers_have_and_names_lead_back_to_them() {
     let (a, b, c) = (skilled(&["sing", "dance"]), skilled(&["swim"]), plain());
@@ -114,6 +142,9 @@ async fn the_only_server_with_an_extension_gets_its_requests() {
     assert_eq!(answer["result"], json!({ "skills": [] }), "{answer}");
     let asked = a.side(1).await.last_params("skills/reset").unwrap();
     assert_eq!(asked["all"], true);
+    client.ask("io.x/skills/reset", json!({ "n": 1 })).await;
+    let asked = a.side(1).await.last_params("io.x/skills/reset").unwrap();
+    assert_eq!(asked["n"], 1, "a method may have the whole name");
     client.leave().await;
 }
 

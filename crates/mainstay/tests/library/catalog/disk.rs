@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use mainstay::config::{CustomTarget, ServerBuilder};
-use mainstay::gateway::{Introduction, introduced_as};
+use mainstay::gateway::{Introduction, ServerExt as _, introduced_as};
 use mainstay::{CallOptions, Fleet, Server, ServerConfig, StateKind};
 use mainstay_testkit::store::catalogs_are_stored;
 use mainstay_testkit::{Script, Speaks, clock, poll};
@@ -107,6 +107,25 @@ async fn a_fleet_without_a_store_writes_nothing() {
         introduction["clientInfo"]["name"], "editor",
         "the rest stays as it was"
     );
+}
+
+#[tokio::test]
+async fn what_clients_declared_is_in_the_first_introduction_after_a_start() {
+    let store = TempDir::new().unwrap();
+    let memory = one_tool("t");
+    let declared = async |connection: usize| {
+        let side = memory.side(connection).await;
+        side.last_params("initialize").unwrap()["capabilities"]["extensions"].clone()
+    };
+    let (fleet, server) = start(&store, memory.config("s"));
+    connected(&server).await;
+    server.declare_extensions(&raw(r#"{ "x/ui": { "a": [1] } }"#));
+    fleet.close(LONG).await;
+    assert_eq!(declared(1).await, json!(null));
+    let (fleet, server) = start(&store, memory.config("s"));
+    connected(&server).await;
+    assert_eq!(declared(2).await, json!({ "x/ui": { "a": [1] } }));
+    fleet.close(LONG).await;
 }
 
 #[tokio::test]

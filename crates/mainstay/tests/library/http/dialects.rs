@@ -6,7 +6,7 @@ use mainstay::config::HttpKind;
 use mainstay::{Era, Server, StateKind};
 use mainstay_testkit::http::{FaultyHttpProcess, FaultyHttpServer, HttpFault, HttpRule, HttpScript, Serves};
 use mainstay_testkit::store::catalogs_are_stored;
-use mainstay_testkit::{Fault, LEGACY_VERSIONS, MODERN_VERSION, Occurrence, Script, Speaks, Step};
+use mainstay_testkit::{Fault, LEGACY_VERSIONS, MODERN_VERSION, Occurrence, Script, Speaks, Step, clock};
 
 use crate::http::support::{SOON, connected, echo, keep, reaches, sent, serve, web, web_at, well};
 
@@ -115,19 +115,57 @@ async fn a_server_that_the_modern_question_kills_is_never_asked_it() {
     assert!(process.wait(Duration::ZERO).is_none(), "it lives");
 }
 
+/// Loses three sessions, and returns the generation of the connection without one.
+async fn lose_sessions(remote: &FaultyHttpServer, server: &Server) -> u64 {
+    let mut generation = connected(server).await;
+    for _loss in 0..3 {
+        assert_eq!(spoken(server).0, Era::Legacy);
+        remote.forget_sessions();
+        let _ = echo(server).await;
+        generation = crate::http::support::beyond(server, generation).await;
+    }
+    assert_eq!(spoken(server), (Era::Modern, MODERN_VERSION.to_owned()));
+    assert!(echo(server).await.is_ok());
+    generation
+}
+
 #[tokio::test]
-async fn a_server_of_both_eras_that_keeps_losing_its_session_is_spoken_to_without_one() {
+async fn a_server_of_both_eras_that_keeps_losing_its_session_is_spoken_to_without_one_for_an_hour() {
     let remote = well(Speaks::Both).await;
     let (_fleet, server) = keep(web_at(&remote));
-    let mut generation = connected(&server).await;
-    for _loss in 0..3 {
-        assert_eq!(spoken(&server).0, Era::Legacy);
-        remote.forget_sessions();
-        let _ = echo(&server).await;
-        generation = crate::http::support::beyond(&server, generation).await;
-    }
-    assert_eq!(spoken(&server), (Era::Modern, MODERN_VERSION.to_owned()));
+    let first = lose_sessions(&remote, &server).await;
+    clock::leap(Duration::from_secs(60 * 60)).await;
     assert!(echo(&server).await.is_ok());
+    crate::http::support::beyond(&server, first).await;
+    assert_eq!(spoken(&server).0, Era::Legacy);
+}
+
+#[tokio::test]
+async fn a_restart_gives_a_server_that_lost_its_sessions_another_one() {
+    let remote = well(Speaks::Both).await;
+    let (_fleet, server) = keep(web_at(&remote));
+    let generation = lose_sessions(&remote, &server).await;
+    server.restart().await.unwrap();
+    crate::http::support::beyond(&server, generation).await;
+    assert_eq!(spoken(&server).0, Era::Legacy);
+}
+
+#[tokio::test]
+async fn that_a_server_lost_its_sessions_is_forgotten_at_the_next_start() {
+    let store = tempfile::tempdir().unwrap();
+    let remote = well(Speaks::Both).await;
+    let start = || {
+        let builder = mainstay::Fleet::builder().store(store.path());
+        crate::http::support::keep_with(builder, web_at(&remote))
+    };
+    let (fleet, server) = start();
+    lose_sessions(&remote, &server).await;
+    server.refresh().await.unwrap();
+    catalogs_are_stored(store.path(), 1).await;
+    fleet.close(SOON).await;
+    let (_fleet, server) = start();
+    connected(&server).await;
+    assert_eq!(spoken(&server).0, Era::Legacy);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mainstay::lifecycle::{Backoff, Cause};
 use mainstay::server::RefreshError;
 use mainstay::{CallOptions, Fleet, Policy, Server, ServerConfig, StateKind};
-use mainstay_testkit::http::{FaultyHttpServer, HttpScript};
+use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript};
 use mainstay_testkit::{Fault, FaultyServer, Occurrence, Rule, Script, Speaks, Step};
 use serde_json::json;
 
@@ -44,6 +44,31 @@ async fn a_server_that_refuses_its_listings_keeps_its_connection_and_answers_its
     for speaks in [Speaks::Legacy, Speaks::Modern] {
         let (_remote, _fleet, server) = over_http(refusing(speaks, always)).await;
         refuses_and_stays(&server).await;
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_the_protocol_is_an_answer_to_a_listing_also_with_a_status_5xx() {
+    let error = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32603, "message": "the database is away" } });
+    for (speaks, code) in [(Speaks::Legacy, 500), (Speaks::Modern, 502)] {
+        let fault = HttpFault::Status {
+            code,
+            headers: Vec::new(),
+            body: error.to_string(),
+        };
+        let refused = HttpRule::on("tools/list", fault).occurrence(Occurrence::From(2));
+        let http = HttpScript::new().rule(refused);
+        let remote = FaultyHttpServer::start(Script::new().speaks(speaks), http);
+        let remote = remote.await.unwrap();
+        let (_fleet, server) = keep(ServerConfig::http("web", remote.url("/mcp")).policy(quick()));
+        let first = connected(&server).await;
+        // Without a call, silence would end the connection at the third listing.
+        for _ in 0..5 {
+            let refused = server.refresh().await.expect_err("refused");
+            assert!(refused.to_string().contains("the database is away"), "{refused}");
+        }
+        let reply = echo(&server, CallOptions::default()).await.expect("served");
+        assert_eq!(reply.generation.0, first);
     }
 }
 

@@ -41,7 +41,8 @@ const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 const MIB: usize = 1024 * 1024;
 
 /// The large messages that are received from one server at the same time, in MiB: two of the largest. Whatever comes beyond that waits
-/// at the server. A message of unknown length needs room for the largest.
+/// at the server. A message of unknown length needs room for the largest. Servers share no room: one that stops in the middle of a message holds
+/// its room until its call times out.
 const RECEIVING_LIMIT: u32 = 128;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
