@@ -311,11 +311,11 @@ fn without_a_configuration_the_status_says_so_until_there_is_one() {
             .prints("no configuration file exists")
             .prints("mainstay add");
     }
-    let log = fs::read_to_string(shared.sandbox.path("run/daemon.log")).unwrap();
-    assert!(
-        log.contains("no configuration found: the built-in demo server starts when a host asks"),
-        "{log}"
-    );
+    let log = shared.sandbox.path("run/daemon.log");
+    wait_until("the log says so", || {
+        let said = fs::read_to_string(&log).unwrap();
+        said.contains("no configuration found: the built-in demo server starts when a host asks")
+    });
     assert!(
         shared.status().unwrap()["servers"] == json!([]),
         "it does not run"
