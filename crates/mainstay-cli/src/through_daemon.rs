@@ -146,7 +146,7 @@ impl DaemonView {
             if let Err(error) = answer {
                 let status = &mut statuses[place];
                 (status.state, status.reason) = (StateKind::Disconnected, Some(Reason::Lost));
-                status.last_error = Some(Arc::new(Failure::reported(&error, Vec::new())));
+                status.last_error = Some(Arc::new(Failure::reported(&error, Vec::new(), None)));
             }
         }
         Ok(())
@@ -221,12 +221,12 @@ fn take_over(status: &mut Status, seen: &ServerStatus) {
     status.listing_failure = seen
         .listing_failure
         .as_ref()
-        .map(|message| Arc::new(Failure::reported(message, Vec::new())));
+        .map(|message| Arc::new(Failure::reported(message, Vec::new(), None)));
     status.next_listing = seen.next_listing_ms.map(at);
 }
 
 fn failure(seen: &FailureDocument) -> Failure {
-    let mut failure = Failure::reported(&seen.message, seen.stderr.clone());
+    let mut failure = Failure::reported(&seen.message, seen.stderr.clone(), seen.stderr_reason.clone());
     failure.challenge = seen.login.as_ref().map(|login| {
         let mut challenge = Challenge::default();
         challenge.resource_metadata.clone_from(&login.resource_metadata);
