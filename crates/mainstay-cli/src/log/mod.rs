@@ -13,10 +13,10 @@ mod writer;
 use std::sync::{Arc, OnceLock};
 
 use tracing::{Event, Subscriber};
-use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
-use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::Registry;
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::otlp::{self, OtlpSettings};
 use crate::output::{Screen, Text, plain, text};
