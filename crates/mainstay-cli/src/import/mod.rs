@@ -20,6 +20,7 @@ use mainstay_hosts::servers::ConfigFile;
 use mainstay_hosts::text::EditableText;
 
 use crate::args::Common;
+use crate::audit;
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::load::{self, warn_of_inherited};
 use crate::output::{Screen, plain, text};
@@ -75,11 +76,21 @@ pub(crate) fn run(arguments: &ImportArgs, common: &Common, screen: &Screen) -> D
     if !arguments.yes && done.is_due {
         screen.note("nothing was written; run the command again with --yes to write this");
     }
-    Ok(if unread || done.is_failed {
+    let is_written = arguments.yes && done.is_due;
+    let done = Ok(if unread || done.is_failed {
         Exit::Failed
     } else {
         Exit::Success
-    })
+    });
+    if is_written {
+        let command = match (arguments.restore, arguments.rewrite) {
+            (true, _) => "import --restore",
+            (false, true) => "import --rewrite",
+            (false, false) => "import",
+        };
+        audit::keep(None, command, &done);
+    }
+    done
 }
 
 /// What a run came to.

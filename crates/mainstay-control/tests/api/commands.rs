@@ -46,7 +46,10 @@ async fn a_person_disables_enables_and_restarts_a_server_and_each_is_recorded_wi
         })
         .await;
         assert_eq!(record.server.as_deref(), Some("one"));
-        let EventDetail::Command { command, by, refused } = record.detail else {
+        let EventDetail::Command {
+            command, by, refused, ..
+        } = record.detail
+        else {
             unreachable!("filtered");
         };
         assert!(by.agent.expect("an agent").starts_with("mainstay/"));
@@ -99,6 +102,16 @@ async fn a_call_and_every_command_for_an_unknown_server_are_recorded() {
             unreachable!("filtered");
         };
         assert_eq!((command.as_str(), refused.is_some()), (recorded, status != 200));
+        if path == "one/call" {
+            let ended = record_with(&mut events, |_| true).await.detail;
+            let EventDetail::Command { command, outcome, .. } = ended else {
+                panic!("{ended:?}")
+            };
+            assert_eq!(
+                (command.as_str(), outcome.as_deref()),
+                ("call echo", Some("answered"))
+            );
+        }
         if !is_known {
             assert!(refused.is_some_and(|why| why.contains("other")), "{path}");
         }
