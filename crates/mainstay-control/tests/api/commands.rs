@@ -367,3 +367,33 @@ async fn a_listing_without_an_end_is_answered_when_the_time_for_it_is_over() {
     let late = world.control.refresh("one", by).await.expect_err("it never ends");
     assert_eq!((late.kind, late.status), (ProblemKind::TimedOut, 408), "{late}");
 }
+
+#[tokio::test]
+async fn a_call_that_may_have_run_says_so_in_one_place_and_is_recorded_so() {
+    let world = World::one().await;
+    let mut events = world.client.events(None, 0).await.expect("a stream");
+    let body = json!({ "tool": "sleep_ms", "arguments": { "ms": 60_000 }, "timeout_ms": 200 }).to_string();
+    let request = format!(
+        "POST /api/v1/servers/one/call HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let (status, answer) = world.raw(&request).await;
+    assert_eq!(status, 200, "{answer}");
+    let error = &answer["error"];
+    assert_eq!(
+        (&error["outcome"], &error["may_have_run"]),
+        (&json!("unknown"), &json!(true))
+    );
+    // The page and the program add it to the message.
+    let message = error["message"].as_str().expect("a message");
+    assert!(message.contains("did not answer in time"), "{message}");
+    assert!(!message.contains("may have run"), "{message}");
+    let ended = record_with(&mut events, |detail| {
+        matches!(detail, EventDetail::Command { outcome: Some(_), .. })
+    });
+    let EventDetail::Command { outcome, .. } = ended.await.detail else {
+        unreachable!("filtered");
+    };
+    assert_eq!(outcome.as_deref(), Some("unknown"));
+}

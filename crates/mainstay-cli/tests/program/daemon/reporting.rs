@@ -207,3 +207,25 @@ fn status_and_check_count_the_same_servers() {
     assert_eq!(count(&["status"]), "1 of 2 servers up");
     assert_eq!(count(&check), "1 of 2 servers up");
 }
+
+#[test]
+fn status_shows_what_is_wrong_first_and_json_goes_by_name() {
+    let mut off = good();
+    off["enabled"] = json!(false);
+    let shared = started(&json!({ "a-good": good(), "b-off": off, "c-lost": missing(), "d-good": good() }));
+    wait_for(&shared, "a-good", "connected");
+    wait_for(&shared, "c-lost", "permanently_failed");
+    wait_for(&shared, "d-good", "connected");
+    let ran = shared.sandbox.run(&["status"]);
+    let table = ran.stdout.split("\n\n").nth(1).unwrap_or_default();
+    let names = table
+        .lines()
+        .skip(1)
+        .filter_map(|row| row.split_whitespace().nth(1));
+    let names: Vec<_> = names.collect();
+    assert_eq!(names, ["c-lost", "a-good", "d-good", "b-off"], "{}", ran.stdout);
+    let document = shared.sandbox.run(&["status", "--json"]).json();
+    let names = document["servers"].as_array().unwrap().iter();
+    let names: Vec<_> = names.map(|server| server["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["a-good", "b-off", "c-lost", "d-good"]);
+}
