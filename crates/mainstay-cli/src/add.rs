@@ -11,6 +11,7 @@ use mainstay_hosts::servers::{ServerEditError, Written, add_server, remove_serve
 use mainstay_hosts::text::ConfigValue;
 
 use crate::args::Common;
+use crate::audit;
 use crate::control::{ConfigEdit, EditOutcome, changes, configure, refused, warn_of_problems};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::load::{self, warn_of_inherited};
@@ -95,12 +96,16 @@ pub(crate) fn add(arguments: &AddArgs, common: &Common, screen: &Screen) -> Done
             EditOutcome::NotTaken => {}
         }
     }
-    let written = add_server(&file, &arguments.name, &entry, None).map_err(failure)?;
-    say("added", &arguments.name, "to", &written, screen);
-    if !arguments.disabled {
-        warn_of_inherited(&inherited(arguments), screen);
-    }
-    Ok(Exit::Success)
+    let written = add_server(&file, &arguments.name, &entry, None).map_err(failure);
+    let done = written.map(|written| {
+        say("added", &arguments.name, "to", &written, screen);
+        if !arguments.disabled {
+            warn_of_inherited(&inherited(arguments), screen);
+        }
+        Exit::Success
+    });
+    audit::keep(Some(&arguments.name), "add", &done);
+    done
 }
 
 /// Whether a daemon uses this configuration file.
@@ -142,9 +147,13 @@ pub(crate) fn remove(arguments: &RemoveArgs, common: &Common, screen: &Screen) -
             EditOutcome::NotTaken => {}
         }
     }
-    let written = remove_server(&file, &arguments.name, None).map_err(failure)?;
-    say("removed", &arguments.name, "from", &written, screen);
-    Ok(Exit::Success)
+    let written = remove_server(&file, &arguments.name, None).map_err(failure);
+    let done = written.map(|written| {
+        say("removed", &arguments.name, "from", &written, screen);
+        Exit::Success
+    });
+    audit::keep(Some(&arguments.name), "remove", &done);
+    done
 }
 
 fn entry(arguments: &AddArgs) -> Result<ConfigValue, CommandFailure> {

@@ -1,9 +1,11 @@
 //! `mainstay logout`: ends a login at the authorization server, and deletes it here.
 
 use clap::Args;
+use mainstay::ServerConfig;
 use mainstay_login::{LogoutReport, log_out};
 
 use crate::args::Common;
+use crate::audit;
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::json::LogoutDocument;
 use crate::logins::{provider_of, server_named};
@@ -22,14 +24,20 @@ pub(crate) struct LogoutArgs {
 
 pub(crate) fn run(arguments: &LogoutArgs, common: &Common, screen: &Screen) -> Done {
     let server = server_named(&arguments.server, common)?;
-    let provider = provider_of(&server)?;
+    let done = end_login(&server, arguments.json, screen);
+    audit::keep(Some(server.name()), "logout", &done);
+    done
+}
+
+fn end_login(server: &ServerConfig, is_json: bool, screen: &Screen) -> Done {
+    let provider = provider_of(server)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(CommandFailure::failed)?;
     let reports = runtime
         .block_on(log_out(&provider))
         .map_err(CommandFailure::failed)?;
-    if arguments.json {
-        screen.print(Text::document(&LogoutDocument::of(&server, &reports)))?;
+    if is_json {
+        screen.print(Text::document(&LogoutDocument::of(server, &reports)))?;
         return Ok(Exit::Success);
     }
     if reports.is_empty() {

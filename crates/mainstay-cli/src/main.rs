@@ -10,6 +10,7 @@ mod adhoc;
 mod admin;
 mod args;
 mod ask;
+mod audit;
 mod auth;
 mod browser;
 mod call;

@@ -53,7 +53,7 @@ pub(crate) fn use_daemon(setup: &mut Setup, daemon: &DaemonStatus, screen: &Scre
     setup.servers = bridges;
     // What a bridge offers is stored by the daemon.
     setup.store = None;
-    setup.daemon = DaemonView::find(without_login);
+    setup.daemon = DaemonView::find(daemon, without_login);
     screen.note(text!(
         "using the servers of the daemon (process {}); --no-daemon starts them for this command alone",
         daemon.pid
@@ -88,14 +88,20 @@ pub(crate) struct DaemonView {
     socket: PathBuf,
     /// Servers that no login can help.
     pub(crate) without_login: BTreeSet<String>,
+    /// The servers of the configuration that are not disabled. One with an error is among them.
+    pub(crate) wanted: BTreeSet<String>,
 }
 
 impl DaemonView {
-    fn find(without_login: BTreeSet<String>) -> Option<Self> {
+    fn find(daemon: &DaemonStatus, without_login: BTreeSet<String>) -> Option<Self> {
         let directory = RuntimeDirectory::existing(|name| env::var_os(name)).ok()??;
+        let servers = daemon.servers.iter();
+        let wanted =
+            servers.filter(|server| server.configured && server.state != StateKind::Disabled.as_str());
         Some(Self {
             socket: directory.socket(),
             without_login,
+            wanted: wanted.map(|server| server.name.clone()).collect(),
         })
     }
 
@@ -146,7 +152,7 @@ impl DaemonView {
             if let Err(error) = answer {
                 let status = &mut statuses[place];
                 (status.state, status.reason) = (StateKind::Disconnected, Some(Reason::Lost));
-                status.last_error = Some(Arc::new(Failure::reported(&error, Vec::new())));
+                status.last_error = Some(Arc::new(Failure::reported(&error, Vec::new(), None)));
             }
         }
         Ok(())
@@ -221,12 +227,12 @@ fn take_over(status: &mut Status, seen: &ServerStatus) {
     status.listing_failure = seen
         .listing_failure
         .as_ref()
-        .map(|message| Arc::new(Failure::reported(message, Vec::new())));
+        .map(|message| Arc::new(Failure::reported(message, Vec::new(), None)));
     status.next_listing = seen.next_listing_ms.map(at);
 }
 
 fn failure(seen: &FailureDocument) -> Failure {
-    let mut failure = Failure::reported(&seen.message, seen.stderr.clone());
+    let mut failure = Failure::reported(&seen.message, seen.stderr.clone(), seen.stderr_reason.clone());
     failure.challenge = seen.login.as_ref().map(|login| {
         let mut challenge = Challenge::default();
         challenge.resource_metadata.clone_from(&login.resource_metadata);

@@ -376,7 +376,7 @@ fn listed(names: &[&str]) -> String {
 }
 
 /// A name for this run of the program: eight hexadecimal digits.
-fn new_instance() -> String {
+pub(crate) fn new_instance() -> String {
     let mut bytes = [0; 4];
     if SystemRandom::new().fill(&mut bytes).is_err() {
         // Two runs still differ in their start.

@@ -25,7 +25,7 @@ mod service;
 mod status;
 mod token;
 
-pub use audit::{AuditReading, AuditRecord, read_audit};
+pub use audit::{AuditReading, AuditRecord, append_audit, read_audit};
 pub use client::{ControlClient, ControlError, EventStream, StderrStream};
 pub use control::{Attached, Control, ControlBuilder, Role, ServerGroup};
 pub use controlled::{Controlled, Controlling};

@@ -6,9 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use mainstay::Configuration;
 use mainstay::config::source::{Mapping, Node};
-use mainstay::config::{ConfigError, Problem, Severity, nearest};
+use mainstay::config::{ConfigError, ConfigText, Problem, Severity, Target, nearest};
+use mainstay::{Configuration, ServerConfig};
 
 use crate::file::{FileError, FileSnapshot, Keep, create};
 use crate::import::{group_of, read};
@@ -200,7 +200,8 @@ impl ConfigFile {
         }
     }
 
-    /// The servers with values of variables or headers that stand in the file itself, so that they may be secrets.
+    /// The servers with values that stand in the file itself and may be secrets: those of variables and headers, and what is not shown of
+    /// arguments and addresses.
     pub fn with_values(&self) -> Result<Vec<String>, ServerEditError> {
         let tree = self.text.tree()?;
         let groups = tree.groups.iter().filter_map(|group| tree.at(group)?.as_object());
@@ -209,6 +210,8 @@ impl ConfigFile {
             let maps = ["env", "headers"].iter().filter_map(|key| entry.object(key));
             maps.flat_map(|map| &map.properties)
                 .any(|property| is_value(&property.node))
+                || hides_an_argument(entry)
+                || hides_a_part_of_its_address(entry)
         };
         let servers = groups.flat_map(|group| &group.properties);
         let with_values = servers.filter(|server| server.node.as_object().is_some_and(has_values));
@@ -278,6 +281,33 @@ impl ConfigFile {
             meant: nearest(name, names).map(str::to_owned),
         })
     }
+}
+
+/// Whether an argument of this entry holds a secret in plain text.
+fn hides_an_argument(entry: &Mapping<'_>) -> bool {
+    let words = entry.get("args").and_then(Node::as_array).unwrap_or_default();
+    let words = words.iter().filter_map(Node::as_text);
+    let server = ServerConfig::stdio("entry", "program").args(words).build();
+    server.is_ok_and(|server| match server.target() {
+        Target::Stdio(program) => program.args().iter().any(is_hidden),
+        _other => false,
+    })
+}
+
+/// Whether the address of this entry has parameters. One with a user or a password is refused.
+fn hides_a_part_of_its_address(entry: &Mapping<'_>) -> bool {
+    let address = entry.text("url").filter(|url| !url.contains("${"));
+    let server = address.map(|url| ServerConfig::http("entry", url).build());
+    server.is_some_and(|server| {
+        server.is_ok_and(|server| match server.target() {
+            Target::Http(target) => is_hidden(target.url()),
+            _other => false,
+        })
+    })
+}
+
+fn is_hidden(text: &ConfigText) -> bool {
+    text.shown() != text.value()
 }
 
 /// Reads the new text as the daemon will, variables aside, and holds that the server is valid in it.

@@ -13,7 +13,7 @@ use tokio::sync::broadcast;
 use crate::PlainText;
 use crate::broadcast_reader::{BroadcastReader, ValueOrLag};
 use crate::lock::Lock;
-use crate::process::{ProcessExit, excerpt, explanation};
+use crate::process::{ProcessExit, StderrExcerpt};
 use crate::server::{Reason, Slot};
 use crate::transport::http::{Challenge, HttpFailure};
 
@@ -102,6 +102,8 @@ pub struct Failure {
     pub searched: Option<String>,
     /// How the request over HTTP failed that opening the connection or listing hung on, where one did.
     pub http: Option<Box<HttpFailure>>,
+    /// The line of stderr that explains the failure, chosen among all lines: the excerpt alone can mislead.
+    pub(crate) stderr_reason: Option<String>,
 }
 
 /// How long the message of a failure may be: it may quote what a server sent.
@@ -111,21 +113,24 @@ impl Failure {
     /// A failure with the lines of this connection's process that say most.
     pub(crate) fn new(slot: &Slot, generation: Option<Generation>, message: impl Into<String>) -> Self {
         let lines = generation.map(|generation| slot.stderr.lines_of(generation.0));
+        let stderr = StderrExcerpt::of(lines.unwrap_or_default());
         Self {
             generation,
             message: PlainText::line(&slot.settings.load().redaction().apply(message.into()))
                 .cut(MESSAGE_CHARS_LIMIT)
                 .into_string(),
             exit: None,
-            stderr: excerpt(lines.unwrap_or_default()),
+            stderr: stderr.lines,
             challenge: None,
             searched: None,
             http: None,
+            stderr_reason: stderr.reason,
         }
     }
 
-    /// A failure that another program reports, for one that shows the servers of that program as its own.
-    pub fn reported(message: &str, stderr: Vec<String>) -> Self {
+    /// A failure that another program reports, for one that shows the servers of that program as its own. That program also chose
+    /// the line of stderr that explains it, among all lines.
+    pub fn reported(message: &str, stderr: Vec<String>, stderr_reason: Option<String>) -> Self {
         Self {
             generation: None,
             message: PlainText::line(message).cut(MESSAGE_CHARS_LIMIT).into_string(),
@@ -134,13 +139,14 @@ impl Failure {
             challenge: None,
             searched: None,
             http: None,
+            stderr_reason,
         }
     }
 
-    /// The line of its stderr that explains best why it failed: the last that begins with its error or ends a stack trace, else the
+    /// The line of all its stderr that explains best why it failed: the last that begins with its error or ends a stack trace, else the
     /// last that names an error, else the last with any content. `None` if there are only banners, frames and notices.
     pub fn decisive_stderr_line(&self) -> Option<&str> {
-        explanation(&self.stderr)
+        self.stderr_reason.as_deref()
     }
 
     pub(crate) fn with_exit(self, exit: Option<ProcessExit>) -> Self {

@@ -110,6 +110,8 @@ async fn serve(stream: TcpStream, secret: &Secret) {
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(CONNECTION_TIMEOUT)
+        // hyper's panics at a time that has no HTTP date, such as one after the year 9999.
+        .auto_date_header(false)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), handler)
         .await;
@@ -214,6 +216,7 @@ mod tests {
         let typed = format!("/open?code={}", page.code().to_lowercase().replace('-', "+"));
         let answer = get(&page, &typed).await;
         assert!(answer.contains("https://login.example/?state=secret"), "{answer}");
+        assert!(!answer.to_lowercase().contains("\r\ndate:"), "{answer}");
         let again = get(&page, &typed).await;
         assert!(
             again.starts_with("HTTP/1.1 410") && !again.contains("state=secret"),

@@ -43,7 +43,11 @@ pub(crate) fn run(check: &CheckArgs, common: &Common, screen: &Screen) -> Done {
             }
         };
         drop(progress);
-        let report = CheckReport::new(&setup, &startup, fleet, statuses);
+        let mut report = CheckReport::new(&setup, &startup, fleet, statuses);
+        if !wanted.server.is_empty() {
+            // Only servers that are used can be named.
+            report.refused_wanted = 0;
+        }
         let text = if wanted.json {
             Text::document(&json::CheckDocument::of(&setup, &report))
         } else {

@@ -17,6 +17,8 @@ pub(crate) struct CheckReport {
     pub(crate) servers: Vec<ServerReport>,
     /// Servers that are not used, for errors in their configuration.
     pub(crate) refused: Vec<String>,
+    /// How many of them count as wanted and not up: those that `mainstay status` counts, which shows what the daemon has.
+    pub(crate) refused_wanted: usize,
 }
 
 /// What a check found of one server.
@@ -79,8 +81,13 @@ impl CheckReport {
                 status,
             }
         };
+        let is_wanted = |name: &&String| {
+            let daemon = setup.daemon.as_ref();
+            daemon.is_none_or(|daemon| daemon.wanted.contains(*name))
+        };
         Self {
             servers: statuses.into_iter().map(server).collect(),
+            refused_wanted: setup.refused.iter().filter(is_wanted).count(),
             refused: setup.refused.iter().cloned().collect(),
         }
     }

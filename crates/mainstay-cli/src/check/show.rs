@@ -190,7 +190,7 @@ impl Page {
             .collect();
         let counted = ServerCount {
             up: wanted.iter().filter(|server| server.is_up()).count(),
-            wanted: wanted.len(),
+            wanted: wanted.len() + report.refused_wanted,
         };
         if counted.wanted + report.refused.len() == 0 {
             let none = self.paint.ink(Ink::Yellow, "there are no servers to start");

@@ -123,10 +123,18 @@ pub(super) fn event(event: &EventRecord, paint: Paint) -> Text {
             }
             said
         }
-        EventDetail::Command { command, by, refused } => {
+        EventDetail::Command {
+            command,
+            by,
+            refused,
+            outcome,
+        } => {
             let mut said = text!("{} {}", plain(command), actor(by));
             if let Some(refused) = refused {
                 said.push(paint.ink(Ink::Red, text!(", refused: {}", plain(refused))));
+            }
+            if let Some(outcome) = outcome {
+                said.push(text!(": {}", plain(&outcome.replace('_', " "))));
             }
             said
         }
@@ -284,6 +292,10 @@ mod tests {
                 json!({ "type": "command", "command": "restart", "by": by("api"), "refused": "it is disabled" }),
             ),
             shown(
+                Some("web"),
+                json!({ "type": "command", "command": "call echo", "by": by("dashboard"), "refused": null, "outcome": "not_sent" }),
+            ),
+            shown(
                 None,
                 json!({ "type": "reloaded", "by": by("file"), "report": report }),
             ),
@@ -307,6 +319,7 @@ mod tests {
 2027-01-15T08:00:00.000Z  web  reconnecting: it exited with status 1 (Error: no database); attempt 2 in 12 s
 2027-01-15T08:00:00.000Z  web  connected (opened again)
 2027-01-15T08:00:00.000Z  web  restart through the API (curl/8), refused: it is disabled
+2027-01-15T08:00:00.000Z  web  call echo in the dashboard: not sent
 2027-01-15T08:00:00.000Z  configuration applied because the file changed: added a, b; removed c; 2 servers left alone
 2027-01-15T08:00:00.000Z  configuration refused by a signal: mcp.json:2:3: not JSON; correct the file
 2027-01-15T08:00:00.000Z  web  offers changed: +tool new, -prompt old, ~tool other and 2 more

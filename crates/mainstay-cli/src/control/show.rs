@@ -157,8 +157,7 @@ impl StatusPage<'_> {
         }
         if let (Some(failed), true) = (&server.last_failure, footing != Footing::Up) {
             text.push(self.prose("cause", Ink::Red, failure(failed)));
-            let lines = failed.stderr.len().saturating_sub(STDERR_LINES);
-            text.push(self.verbatim("stderr", &failed.stderr[lines..]));
+            text.push(self.verbatim("stderr", &last_lines(failed)));
             if let Some(login) = &failed.login {
                 text.push(self.verbatim("login", login.resource_metadata.as_slice()));
             }
@@ -306,6 +305,19 @@ impl StatusPage<'_> {
         let lines: Vec<Text> = lines.iter().map(|line| plain(line)).collect();
         labelled(self.paint, label, LABELS, &lines)
     }
+}
+
+/// The last lines of stderr. If none of them is the reason, it comes first.
+fn last_lines(failed: &FailureDocument) -> Vec<String> {
+    let first = failed.stderr.len().saturating_sub(STDERR_LINES);
+    let mut lines = failed.stderr[first..].to_vec();
+    if let Some(reason) = &failed.stderr_reason
+        && !lines.iter().any(|line| line.contains(reason.as_str()))
+        && let Some(oldest) = lines.first_mut()
+    {
+        oldest.clone_from(reason);
+    }
+    lines
 }
 
 /// What a person can do.

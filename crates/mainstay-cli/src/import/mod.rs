@@ -20,9 +20,10 @@ use mainstay_hosts::servers::ConfigFile;
 use mainstay_hosts::text::EditableText;
 
 use crate::args::Common;
+use crate::audit;
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::load::{self, warn_of_inherited};
-use crate::output::{Screen, plain, text};
+use crate::output::{Screen, Text, plain, text};
 
 /// Take over the servers of the hosts on this machine
 ///
@@ -64,7 +65,11 @@ pub(crate) fn run(arguments: &ImportArgs, common: &Common, screen: &Screen) -> D
     let machine = ThisMachine::find(arguments)?;
     let (files, unread) = machine.files(arguments, screen);
     if files.is_empty() && !unread {
-        screen.note("no host's configuration was found");
+        let hosts = wanted_hosts(arguments).map(|host| plain(host.title()));
+        screen.note(text!(
+            "no host's configuration was found; looked for: {}",
+            Text::join(hosts, ", ")
+        ));
         return Ok(Exit::Success);
     }
     let done = if arguments.restore {
@@ -75,11 +80,21 @@ pub(crate) fn run(arguments: &ImportArgs, common: &Common, screen: &Screen) -> D
     if !arguments.yes && done.is_due {
         screen.note("nothing was written; run the command again with --yes to write this");
     }
-    Ok(if unread || done.is_failed {
+    let is_written = arguments.yes && done.is_due;
+    let done = Ok(if unread || done.is_failed {
         Exit::Failed
     } else {
         Exit::Success
-    })
+    });
+    if is_written {
+        let command = match (arguments.restore, arguments.rewrite) {
+            (true, _) => "import --restore",
+            (false, true) => "import --rewrite",
+            (false, false) => "import",
+        };
+        audit::keep(None, command, &done);
+    }
+    done
 }
 
 /// What a run came to.
@@ -123,10 +138,7 @@ impl ThisMachine {
     fn files(&self, arguments: &ImportArgs, screen: &Screen) -> (Vec<HostFile>, bool) {
         let mut files = Vec::new();
         let mut unread = false;
-        for host in HostProgram::ALL {
-            if !arguments.from.is_empty() && !arguments.from.contains(&host) {
-                continue;
-            }
+        for host in wanted_hosts(arguments) {
             for place in places(host, &self.folders, self.project.as_deref()) {
                 match HostFile::read(&place, &self.folders.home, &self.program) {
                     Ok(Some(file)) => files.push(file),
@@ -140,6 +152,12 @@ impl ThisMachine {
         }
         (files, unread)
     }
+}
+
+/// The hosts that the import is about.
+fn wanted_hosts(arguments: &ImportArgs) -> impl Iterator<Item = HostProgram> {
+    let is_wanted = |host: &HostProgram| arguments.from.is_empty() || arguments.from.contains(host);
+    HostProgram::ALL.into_iter().filter(is_wanted)
 }
 
 /// The path of this program as a host should call it: the one in `PATH` if that is this program, since it outlives an
@@ -267,6 +285,6 @@ fn write(file: &HostFile, text: &str, keep: Keep, screen: &Screen) -> bool {
     }
 }
 
-fn shown(path: &Path) -> crate::output::Text {
+fn shown(path: &Path) -> Text {
     text!("{}", plain(&path.display().to_string()))
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
 use mainstay_hosts::file::{Keep, backups_of};
 use mainstay_hosts::import::HostFile;
 use mainstay_hosts::servers::ConfigFile;
@@ -25,6 +26,11 @@ pub(super) fn run(
         let first = copies.first().and_then(|copy| fs::read_to_string(copy).ok());
         let restored = file.restored(first.as_deref());
         if restored.changed.is_empty() {
+            continue;
+        }
+        if let Err(error) = file.snapshot().check_writable() {
+            done.is_failed = true;
+            screen.error(plain(&format!("{:#}", anyhow!(error))));
             continue;
         }
         done.is_due = true;
@@ -57,7 +63,7 @@ pub(super) fn run(
     }
     if done.is_due {
         say_what_stays(common, screen);
-    } else {
+    } else if !done.is_failed {
         screen.note("no host's entry points at mainstay connect");
     }
     Ok(done)
@@ -75,7 +81,7 @@ fn say_what_stays(common: &Common, screen: &Screen) {
         return;
     }
     screen.note(text!(
-        "{} still has the values of `env` and headers of {}, which may be secrets; `mainstay remove NAME` removes a server, and the \
+        "{} still has values of `env`, headers, arguments or addresses of {}, which may be secrets; `mainstay remove NAME` removes a server, and the \
          version before that stays in {}",
         shown(&path),
         plain(&names.join(", ")),

@@ -355,7 +355,7 @@ mod tests {
         let member = json!({ "member": "title", "before": null, "after": "\"b\"" });
         let events = [
             at(json!({ "type": "reload_refused", "by": by, "title": "t", "remedy": null })),
-            at(json!({ "type": "command", "command": "reload", "by": by, "refused": null })),
+            at(json!({ "type": "command", "command": "reload", "by": by, "refused": null, "outcome": null })),
             at(
                 json!({ "type": "catalog_changed", "revision": 1, "added": [offer], "removed": [], "left_out": 0,
                        "changed": [{ "kind": "tool", "name": "x", "members": [member] }] }),

@@ -19,6 +19,7 @@ use mainstay_login::{
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
 
 use crate::args::Common;
+use crate::audit;
 use crate::browser::{self, Handover};
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::json::LoggedInDocument;
@@ -99,6 +100,7 @@ pub(crate) fn run(arguments: &LoginArgs, common: &Common, screen: &Screen) -> Do
     });
     // A read of the terminal may still be under way, and its result is not needed.
     runtime.shutdown_background();
+    audit::keep(Some(server.name()), "login", &done);
     done
 }
 

@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use crate::sandbox::{Sandbox, dying, good, keys, missing, shell, silent};
+use crate::sandbox::{Sandbox, dying, finish, good, keys, missing, shell, silent};
 
 #[test]
 fn without_a_configuration_the_demo_server_is_shown() {
@@ -26,6 +26,36 @@ fn a_bad_server_shows_its_reason_and_hides_nothing_of_a_good_one() {
         .prints("stderr     cannot find my database")
         .prints("sh -c 'echo '\\''cannot find my database'\\'' >&2; exit 3'")
         .prints("1 of 3 servers up; down: absent, dying");
+    sandbox.assert_nothing_is_left();
+}
+
+#[test]
+fn the_error_above_a_long_usage_is_the_reason() {
+    let sandbox = Sandbox::new();
+    let options: String = (0..12)
+        .map(|n| format!("  -o{n} string\n\tan option (required)\n"))
+        .collect();
+    let script =
+        format!("cat >&2 <<'END'\nflag provided but not defined: -x\nUsage of srv:\n{options}END\nexit 2\n");
+    let file = sandbox.write("srv.sh", &script);
+    let server = ["sh", file.to_str().unwrap()];
+    let check = [&["check", "--"][..], &server].concat();
+    let reason = "; it last wrote: flag provided but not defined: -x";
+    let child = sandbox.command(&check).env("MAINSTAY_LOG", "warn").spawn();
+    finish(child.unwrap())
+        .exits(1)
+        .says(reason)
+        .prints("  stderr     flag provided but not defined: -x\n");
+
+    // What the daemon chose among all lines is not chosen again among those that it reports.
+    sandbox.configure(&json!({ "srv": { "command": server[0], "args": [server[1]] } }));
+    sandbox.run(&["daemon", "start"]).exits(0);
+    sandbox.run(&["tools"]).exits(1).says(reason);
+    sandbox
+        .run(&["status"])
+        .prints("(flag provided but not")
+        .prints("  stderr     flag provided but not defined: -x\n");
+    sandbox.run(&["daemon", "stop"]).exits(0);
     sandbox.assert_nothing_is_left();
 }
 
@@ -206,7 +236,7 @@ fn the_program_may_open_as_many_files_as_the_system_allows_and_its_servers_as_ma
         .stdin(std::process::Stdio::null())
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped());
-    let ran = crate::sandbox::finish(command.spawn().expect("a shell starts"));
+    let ran = finish(command.spawn().expect("a shell starts"));
     let stderr = ran.json()["servers"][0]["error"]["stderr"].clone();
     assert_eq!(stderr[0], "200", "{stderr}");
     let limits: Vec<&str> = stderr[1].as_str().expect("a line").split_whitespace().collect();

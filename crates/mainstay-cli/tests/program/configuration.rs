@@ -96,7 +96,7 @@ fn a_mistake_is_shown_with_its_place_and_costs_one_server() {
             file.display()
         ))
         .prints("✔  good    connected")
-        .prints("1 of 1 server up; not used: typo");
+        .prints("1 of 2 servers up; not used: typo");
     sandbox
         .run(&["call", "typo", "echo", "--config", file.to_str().unwrap()])
         .exits(2)

@@ -640,13 +640,14 @@ fn commands_are_known_after_the_daemon_that_took_them_each_once_and_without_a_da
     let first = ["disable", "restart, refused"];
     assert_eq!(commands(&[]), first, "while it runs");
     shared.sandbox.run(&["daemon", "stop"]).exits(0);
-    assert_eq!(commands(&[]), first, "without a daemon");
+    let stopped = ["disable", "restart, refused", "daemon stop"];
+    assert_eq!(commands(&[]), stopped, "without a daemon");
     shared.sandbox.run(&["events"]).exits(1).says("no daemon runs");
     shared.sandbox.run(&["daemon", "start"]).exits(0);
     shared.sandbox.run(&["enable", "good"]).exits(0);
     assert_eq!(
         commands(&[]),
-        ["disable", "restart, refused", "enable"],
+        ["disable", "restart, refused", "daemon stop", "enable"],
         "of both"
     );
     assert_eq!(commands(&["--server", "other"]), [] as [&str; 0]);
@@ -654,4 +655,51 @@ fn commands_are_known_after_the_daemon_that_took_them_each_once_and_without_a_da
     let file = shared.sandbox.path("home/.local/state/mainstay/audit.jsonl");
     let mode = fs::metadata(&file).expect("there").permissions().mode() & 0o777;
     assert_eq!(mode, 0o600);
+}
+
+#[test]
+fn what_a_person_does_at_a_terminal_without_the_daemon_is_kept_too() {
+    let sandbox = Sandbox::new();
+    let host = json!({ "mcpServers": { "notes": { "command": "notes" } } });
+    sandbox.write("home/.cursor/mcp.json", &host.to_string());
+    let run = |line: &[&str], code: i32| {
+        sandbox.run(line).exits(code);
+    };
+    run(&["add", "web", "--url", "http://127.0.0.1:9/mcp"], 0);
+    run(&["import"], 0);
+    run(&["import", "--yes"], 0);
+    run(&["import", "--rewrite", "--yes"], 0);
+    run(&["import", "--restore", "--yes"], 0);
+    run(&["login", "web", "--no-browser"], 1);
+    run(&["logout", "web"], 0);
+    run(&["remove", "web"], 0);
+    run(&["remove", "web"], 2);
+    let ran = sandbox.run(&["events", "--json", "--since", "1d"]);
+    let events = lines(ran.exits(0));
+    let kept = events.iter().map(|event| {
+        assert_eq!(
+            (&event["type"], &event["by"]["via"]),
+            (&json!("command"), &json!("command"))
+        );
+        let server = event["server"].as_str().unwrap_or("-");
+        let refused = if event["refused"].is_null() {
+            ""
+        } else {
+            ", refused"
+        };
+        format!("{} {server}{refused}", event["command"].as_str().unwrap())
+    });
+    assert_eq!(
+        kept.collect::<Vec<_>>(),
+        [
+            "add web",
+            "import -",
+            "import --rewrite -",
+            "import --restore -",
+            "login web, refused",
+            "logout web",
+            "remove web",
+            "remove web, refused",
+        ]
+    );
 }

@@ -135,7 +135,7 @@ Codex  DIR/home/.codex/config.toml
   the file becomes what it was, byte for byte
 
 --
-DIR/home/.config/mainstay/mcp.json still has the values of `env` and headers of notes, web, which may be secrets; `mainstay remove NAME` removes a server, and the version before that stays in DIR/home/.config/mainstay/mcp.json.previous
+DIR/home/.config/mainstay/mcp.json still has values of `env`, headers, arguments or addresses of notes, web, notes-codex, which may be secrets; `mainstay remove NAME` removes a server, and the version before that stays in DIR/home/.config/mainstay/mcp.json.previous
 nothing was written; run the command again with --yes to write this
 ";
     let said = shown(&sandbox, ran.exits(0));
@@ -409,7 +409,12 @@ fn a_run_without_yes_shows_no_change_that_would_be_refused_and_what_stays_after_
     sandbox
         .run(&["import", "--restore"])
         .exits(0)
-        .says("still has the values of `env` and headers of off, which may be secrets");
+        .says("still has values of `env`, headers, arguments or addresses of off, which may be secrets");
+    fs::set_permissions(sandbox.path(CURSOR), fs::Permissions::from_mode(0o444)).unwrap();
+    let ran = sandbox.run(&["import", "--restore"]);
+    ran.exits(1).says("the file is read-only");
+    assert!(!ran.stdout.contains("./bin/here"), "{}", ran.stdout);
+    assert!(!ran.stderr.contains("no host's entry"), "{}", ran.stderr);
     fs::set_permissions(sandbox.path(OWN), fs::Permissions::from_mode(0o400)).unwrap();
     sandbox.write(CODEX, "[mcp_servers.more]\ncommand = \"more\"\n");
     sandbox.run(&["import"]).exits(1).says("the file is read-only");
@@ -417,10 +422,64 @@ fn a_run_without_yes_shows_no_change_that_would_be_refused_and_what_stays_after_
 
 #[test]
 fn a_machine_without_hosts_says_so() {
-    Sandbox::new()
-        .run(&["import"])
+    let sandbox = Sandbox::new();
+    sandbox.run(&["import"]).exits(0).says(
+        "no host's configuration was found; looked for: Claude Desktop, Claude Code, Cursor, VS Code, ",
+    );
+    sandbox
+        .run(&["import", "--from", "zed,vscodium"])
         .exits(0)
-        .says("no host's configuration was found");
+        .says("looked for: VSCodium, Zed\n");
+}
+
+#[test]
+fn an_import_has_the_name_of_each_host_above_its_servers() {
+    let sandbox = Sandbox::new();
+    let servers = json!({ "servers": { "clock": { "command": "clock" } } }).to_string();
+    for folder in ["Code", "Code - Insiders", "VSCodium"] {
+        sandbox.write(&format!("home/.config/{folder}/User/mcp.json"), &servers);
+    }
+    let ran = sandbox.run(&["import"]);
+    let said = shown(&sandbox, ran.exits(0));
+    for heading in [
+        "VS Code  DIR/home/.config/Code/User/mcp.json\n",
+        "VS Code Insiders  DIR/home/.config/Code - Insiders/User/mcp.json\n",
+        "VSCodium  DIR/home/.config/VSCodium/User/mcp.json\n",
+    ] {
+        assert!(said.contains(heading), "{said}");
+    }
+    assert!(
+        said.contains("from VS Code, VS Code Insiders, VSCodium\n"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_restore_names_servers_whose_arguments_or_addresses_hold_secrets() {
+    let sandbox = Sandbox::new();
+    let own = json!({
+        "arguments": { "command": "a", "args": ["--token", SECRET] },
+        "address": { "url": format!("https://web.example/mcp?key={SECRET}") },
+        "plain": { "command": "a", "args": ["--port", "8080"] },
+        "variable": { "command": "a", "args": ["--token", "${TOKEN}"], "env": { "KEY": "${KEY}" } },
+        "open": { "url": "https://web.example/mcp" },
+        "parameter": { "url": "https://web.example/mcp?key=${KEY}" },
+    });
+    sandbox.configure(&own);
+    sandbox.write(CURSOR, r#"{ "mcpServers": { "clock": { "command": "clock" } } }"#);
+    sandbox.run(&["import", "--rewrite", "--yes"]).exits(0);
+    let ran = sandbox.run(&["import", "--restore"]);
+    let said = &ran.exits(0).stderr;
+    let (_, names) = said
+        .split_once("arguments or addresses of ")
+        .unwrap_or_else(|| panic!("{said}"));
+    let (names, _) = names
+        .split_once(", which may be secrets")
+        .unwrap_or_else(|| panic!("{said}"));
+    let mut names: Vec<_> = names.split(", ").collect();
+    names.sort_unstable();
+    assert_eq!(names, ["address", "arguments"]);
+    assert!(!said.contains(SECRET), "{said}");
 }
 
 #[test]

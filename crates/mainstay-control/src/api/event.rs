@@ -45,12 +45,16 @@ pub enum EventDetail {
     /// A person gave a command.
     Command {
         /// The command: `restart`, `refresh`, `enable`, `disable`, `reload`, `add`, `change`, `remove`, `login`, `call` with the
-        /// tool, or `cancel` with the call.
+        /// tool, or `cancel` with the call; of a terminal also `logout`, `import`, `daemon stop` and `daemon restart`.
         command: String,
         /// Who gave it.
         by: Actor,
         /// Why it was refused, if it was.
         refused: Option<String>,
+        /// What is known of a call that has ended: `answered`, `refused`, `not_sent` or `unknown`. A call is recorded twice: as it
+        /// begins, without an outcome, and as it ends.
+        #[serde(default)]
+        outcome: Option<String>,
     },
     /// A configuration was applied.
     Reloaded {

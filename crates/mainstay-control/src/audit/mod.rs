@@ -7,6 +7,7 @@
 mod file;
 mod read;
 
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -17,6 +18,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{ActorKind, EventDetail, EventRecord, now_ms};
+use crate::control::new_instance;
 use file::AuditFile;
 pub use read::{AuditReading, read_audit};
 
@@ -107,6 +109,21 @@ impl Drop for AuditLog {
             tracing::warn!("the last commands are not on disk: it does not answer");
         }
     }
+}
+
+/// Appends a command of a person that no running program records, such as a login at a terminal. Programs may write the same files at the
+/// same time.
+///
+/// Blocks the thread for as long as the file system takes.
+pub fn append_audit(directory: &Path, server: Option<String>, command: EventDetail) -> io::Result<()> {
+    let event = EventRecord {
+        sequence: 1,
+        at_ms: now_ms(),
+        node: None,
+        server,
+        detail: command,
+    };
+    AuditFile::new(directory).append(&line(&new_instance(), &event))
 }
 
 /// Whether an event is a command of a person, or the use of a link to the page. A reload by a signal is a command; a file that changed is

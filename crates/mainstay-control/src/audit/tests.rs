@@ -14,6 +14,7 @@ fn command(sequence: u64, command: &str, refused: Option<&str>) -> EventRecord {
             command: command.to_owned(),
             by: Actor::via(ActorKind::Api),
             refused: refused.map(str::to_owned),
+            outcome: None,
         },
     }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use mainstay::Outcome;
 use mainstay::gateway::PlainText;
 use mainstay::server::CommandError;
 
@@ -81,13 +82,23 @@ impl Hub {
         found
     }
 
-    /// The server of a tool that a person calls. Records the call as it begins: its caller gets the outcome.
+    /// The server of a tool that a person calls. Records the call as it begins.
     pub(crate) fn called(&self, server: &str, tool: &str, by: Actor) -> Result<Named, ApiProblem> {
-        let tool = PlainText::line(tool).cut(NAME_CHARS_LIMIT).into_string();
-        let command = format!("call {tool}");
+        let command = call_of(tool);
         let named = self.commanded(server, &command, &by)?;
         self.record_command(Some(named.name.clone()), &command, by, &Ok(()));
         Ok(named)
+    }
+
+    /// Records what became of a call.
+    pub(crate) fn call_ended(&self, named: &Named, tool: &str, by: Actor, outcome: Outcome) {
+        let detail = EventDetail::Command {
+            command: call_of(tool),
+            by,
+            refused: None,
+            outcome: Some(outcome.as_str().to_owned()),
+        };
+        self.journal.write(Some(named.name.clone()), detail);
     }
 
     async fn give(&self, command: PersonCommand, server: &str) -> Result<(), ApiProblem> {
@@ -210,9 +221,13 @@ impl Hub {
         outcome: &Result<T, ApiProblem>,
     ) {
         let refused = outcome.as_ref().err().map(ToString::to_string);
-        let command = command.to_owned();
-        self.journal
-            .write(server, EventDetail::Command { command, by, refused });
+        let detail = EventDetail::Command {
+            command: command.to_owned(),
+            by,
+            refused,
+            outcome: None,
+        };
+        self.journal.write(server, detail);
     }
 
     pub(super) fn record_reload(&self, by: Actor, outcome: &Result<ReloadReport, ApiProblem>) {
@@ -238,6 +253,10 @@ impl Hub {
             write(&report.removed, EventDetail::Removed);
         }
     }
+}
+
+fn call_of(tool: &str) -> String {
+    format!("call {}", PlainText::line(tool).cut(NAME_CHARS_LIMIT))
 }
 
 fn not_taken(server: &str, error: &CommandError) -> ApiProblem {

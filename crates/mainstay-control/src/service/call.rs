@@ -27,7 +27,7 @@ const LONGEST_PING_TIMEOUT: Duration = Duration::from_secs(60);
 impl ControlService {
     /// Calls a tool of a server under the name that the server knows.
     ///
-    /// Cancel safety: dropping it cancels the call at the server, which may have run.
+    /// Cancel safety: dropping it cancels the call at the server, which may have run. Then no outcome is recorded.
     pub(super) async fn call<B>(&self, name: &str, head: &Parts, body: B) -> Result<CallReport, ApiProblem>
     where
         B: Body<Data = Bytes> + Send,
@@ -38,7 +38,8 @@ impl ControlService {
             arguments,
             timeout_ms,
         } = read_json(&head.headers, body).await?;
-        let named = self.0.hub.called(name, &tool, actor(head))?;
+        let by = actor(head);
+        let named = self.0.hub.called(name, &tool, by.clone())?;
         let timeout = timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
         let began = Instant::now();
         let reply = named
@@ -47,6 +48,10 @@ impl ControlService {
             .timeout(timeout.min(LONGEST_TIMEOUT))
             .await;
         let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let outcome = reply
+            .as_ref()
+            .map_or_else(|error| error.outcome, |_answer| Outcome::Answered);
+        self.0.hub.call_ended(&named, &tool, by, outcome);
         Ok(match reply {
             Ok(reply) => CallReport {
                 took_us,

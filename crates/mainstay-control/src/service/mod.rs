@@ -31,7 +31,7 @@ use mainstay_gateway::{HttpMount, MountBody};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 
-use crate::api::{ApiProblem, EntryDocument, LoginCallback, PageLink, ProblemKind};
+use crate::api::{Actor, ApiProblem, EntryDocument, LoginCallback, PageLink, ProblemKind};
 use crate::control::{ConfigCommand, Control, Hub};
 use crate::controlled::Controlling;
 use crate::metrics::{self, METRICS_PATH, MetricsAccess};
@@ -134,6 +134,11 @@ impl ControlService {
         if let Err(error) = served {
             tracing::debug!(%error, "a connection to the control API broke");
         }
+    }
+
+    /// Records a command that a person gave in another way than by the API, such as the end of the program.
+    pub fn record_command(&self, command: &str, by: Actor) {
+        self.0.hub.record_command(None, command, by, &Ok(()));
     }
 
     /// Answers one request.

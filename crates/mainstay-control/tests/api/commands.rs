@@ -46,7 +46,10 @@ async fn a_person_disables_enables_and_restarts_a_server_and_each_is_recorded_wi
         })
         .await;
         assert_eq!(record.server.as_deref(), Some("one"));
-        let EventDetail::Command { command, by, refused } = record.detail else {
+        let EventDetail::Command {
+            command, by, refused, ..
+        } = record.detail
+        else {
             unreachable!("filtered");
         };
         assert!(by.agent.expect("an agent").starts_with("mainstay/"));
@@ -99,6 +102,16 @@ async fn a_call_and_every_command_for_an_unknown_server_are_recorded() {
             unreachable!("filtered");
         };
         assert_eq!((command.as_str(), refused.is_some()), (recorded, status != 200));
+        if path == "one/call" {
+            let ended = record_with(&mut events, |_| true).await.detail;
+            let EventDetail::Command { command, outcome, .. } = ended else {
+                panic!("{ended:?}")
+            };
+            assert_eq!(
+                (command.as_str(), outcome.as_deref()),
+                ("call echo", Some("answered"))
+            );
+        }
         if !is_known {
             assert!(refused.is_some_and(|why| why.contains("other")), "{path}");
         }
@@ -353,4 +366,34 @@ async fn a_listing_without_an_end_is_answered_when_the_time_for_it_is_over() {
     let by = Actor::via(ActorKind::Api);
     let late = world.control.refresh("one", by).await.expect_err("it never ends");
     assert_eq!((late.kind, late.status), (ProblemKind::TimedOut, 408), "{late}");
+}
+
+#[tokio::test]
+async fn a_call_that_may_have_run_says_so_in_one_place_and_is_recorded_so() {
+    let world = World::one().await;
+    let mut events = world.client.events(None, 0).await.expect("a stream");
+    let body = json!({ "tool": "sleep_ms", "arguments": { "ms": 60_000 }, "timeout_ms": 200 }).to_string();
+    let request = format!(
+        "POST /api/v1/servers/one/call HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let (status, answer) = world.raw(&request).await;
+    assert_eq!(status, 200, "{answer}");
+    let error = &answer["error"];
+    assert_eq!(
+        (&error["outcome"], &error["may_have_run"]),
+        (&json!("unknown"), &json!(true))
+    );
+    // The page and the program add it to the message.
+    let message = error["message"].as_str().expect("a message");
+    assert!(message.contains("did not answer in time"), "{message}");
+    assert!(!message.contains("may have run"), "{message}");
+    let ended = record_with(&mut events, |detail| {
+        matches!(detail, EventDetail::Command { outcome: Some(_), .. })
+    });
+    let EventDetail::Command { outcome, .. } = ended.await.detail else {
+        unreachable!("filtered");
+    };
+    assert_eq!(outcome.as_deref(), Some("unknown"));
 }

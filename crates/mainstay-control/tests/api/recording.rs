@@ -106,7 +106,10 @@ async fn a_persons_cancellation_ends_the_call_of_a_client_and_is_on_record() {
     assert!(answer.to_string().contains("operator cancelled"), "{answer}");
     let is_command = |detail: &EventDetail| matches!(detail, EventDetail::Command { .. });
     let first = record_with(&mut events, is_command).await.detail;
-    let EventDetail::Command { command, by, refused } = first else {
+    let EventDetail::Command {
+        command, by, refused, ..
+    } = first
+    else {
         panic!("{first:?}")
     };
     assert_eq!(command, format!("cancel {} (tools/call sleep_ms)", pending.id));

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use mainstay::config::nearest;
 use mainstay::gateway::{Introduction, introduced_as};
+use mainstay_control::api::{Actor, ActorKind};
 use mainstay_gateway::{ClientInput, Gateway, Scope, ServerWait, StreamEnd};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::net::UnixStream;
@@ -136,6 +137,13 @@ impl Daemon {
 
     /// Ends the daemon. The command waits for the end of its connection, which is the end of the process.
     async fn serve_stop(&self, mut stream: PeekedStream, reason: EndReason) {
+        let command = match reason {
+            EndReason::Restart => "daemon restart",
+            EndReason::Stop | EndReason::Idle => "daemon stop",
+        };
+        let mut by = Actor::via(ActorKind::Command);
+        by.who = Some(format!("uid {}", rustix::process::geteuid().as_raw()));
+        self.control.record_command(command, by);
         write(stream.get_mut(), &line(&HelloReply::connected(None))).await;
         let (_, stream) = stream.into_parts();
         lock(&self.waiting).push(stream);

@@ -87,23 +87,33 @@ const BANNERS: [&str; 8] = [
     "press ctrl",
 ];
 
-/// The last lines of a program. If none of them explains the failure and an earlier one does, that one comes first.
-pub(crate) fn excerpt(mut lines: Vec<String>) -> Vec<String> {
-    let last = lines.len().saturating_sub(EXCERPT_LINES_LIMIT);
-    match explaining(&lines) {
-        Some(index) if index < last => {
-            let mut excerpt = lines.split_off(last + 1);
-            excerpt.insert(0, lines.swap_remove(index));
-            excerpt
-        }
-        Some(_) | None => lines.split_off(last),
-    }
+/// What a failure keeps of the stderr of its process.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct StderrExcerpt {
+    /// The last lines. If none of them is the reason, it comes first.
+    pub(crate) lines: Vec<String>,
+    /// The line that explains best why the program failed: the last that begins with its error or ends a stack trace, else the last
+    /// that names an error, else the last with any content. `None` if there are only banners, frames and notices.
+    pub(crate) reason: Option<String>,
 }
 
-/// The line that explains best why a program failed: the last that begins with its error or ends a stack trace, else the last that
-/// names an error, else the last with any content. `None` if there are only banners, frames and notices.
-pub(crate) fn explanation(lines: &[String]) -> Option<&str> {
-    explaining(lines).map(|index| without_margin(&lines[index]).trim())
+impl StderrExcerpt {
+    /// The excerpt of all lines of a program. The reason is chosen here once: without the heading above it, a line of the usage
+    /// looks like an error.
+    pub(crate) fn of(mut lines: Vec<String>) -> Self {
+        let last = lines.len().saturating_sub(EXCERPT_LINES_LIMIT);
+        let explaining = explaining(&lines);
+        let reason = explaining.map(|index| without_margin(&lines[index]).trim().to_owned());
+        let lines = match explaining {
+            Some(index) if index < last => {
+                let mut excerpt = lines.split_off(last + 1);
+                excerpt.insert(0, lines.swap_remove(index));
+                excerpt
+            }
+            Some(_) | None => lines.split_off(last),
+        };
+        Self { lines, reason }
+    }
 }
 
 fn explaining(lines: &[String]) -> Option<usize> {
@@ -151,6 +161,11 @@ impl Classifier {
     fn weigh(&mut self, line: &str) -> Option<Weight> {
         let line = without_prefix(without_margin(line));
         let text = line.trim_start();
+        // Usages and stack traces have blank lines within.
+        if text.is_empty() {
+            self.is_quiet = false;
+            return None;
+        }
         let is_indented = text.len() < line.len() && !begins_with(text, &LEVELS);
         let names_error = has_any(text, &ERROR_WORDS);
         if text.contains(TRACEBACK) {

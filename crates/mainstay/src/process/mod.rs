@@ -28,7 +28,7 @@ mod tests;
 
 pub(crate) use activity::{Activity, InputGauge, Observer, is_stopped};
 pub(crate) use child::Process;
-pub(crate) use explanation::{excerpt, explanation};
+pub(crate) use explanation::StderrExcerpt;
 pub(crate) use ladder::{Ladder, ShutdownDeadline};
 pub use leader::ProcessExit;
 pub use marker::{Orphan, orphans};

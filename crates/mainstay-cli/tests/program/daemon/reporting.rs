@@ -170,3 +170,62 @@ fn an_interrupted_call_leaves_the_server_to_the_daemon_and_says_so() {
     shared.sandbox.run(&["call", "s", "echo"]).exits(0);
     assert_eq!(ledger.pids().len(), 1, "the same process");
 }
+
+#[test]
+fn status_and_check_count_the_same_servers() {
+    let mut off = good();
+    off["enabled"] = json!(false);
+    let typo = json!({ "comand": "cat" });
+    let servers = json!({ "good": good(), "off": off, "typo": typo });
+    let shared = started(&servers);
+    let count = |line: &[&str]| {
+        let ran = shared.sandbox.run(line);
+        let sum = ran.stdout.lines().last().unwrap_or_default();
+        sum.split_once(';').map_or(sum, |(count, _)| count).to_owned()
+    };
+    let check = ["check", "--timeout", "10s"];
+    let check_alone = [&check[..], &["--no-daemon"]].concat();
+    assert_eq!(count(&check), "1 of 2 servers up", "with the daemon");
+    assert_eq!(count(&["status"]), "1 of 2 servers up");
+    assert_eq!(count(&check_alone), "1 of 2 servers up", "without it");
+    assert_eq!(count(&["check", "--server", "good"]), "1 of 1 server up");
+    assert_eq!(count(&["status", "good"]), "1 of 1 server up");
+
+    // Nobody misses what a person disabled.
+    shared.sandbox.run(&["disable", "typo"]).exits(0);
+    assert_eq!(count(&["status"]), "1 of 1 server up");
+    assert_eq!(count(&check), "1 of 1 server up");
+    shared.sandbox.run(&["enable", "typo"]).exits(0);
+
+    // The daemon has no server of a change that it did not apply.
+    let mut changed = servers;
+    changed["new"] = typo;
+    shared.sandbox.configure(&changed);
+    wait_until("the daemon refused the file", || {
+        !shared.status().unwrap()["config_problem"].is_null()
+    });
+    assert_eq!(count(&["status"]), "1 of 2 servers up");
+    assert_eq!(count(&check), "1 of 2 servers up");
+}
+
+#[test]
+fn status_shows_what_is_wrong_first_and_json_goes_by_name() {
+    let mut off = good();
+    off["enabled"] = json!(false);
+    let shared = started(&json!({ "a-good": good(), "b-off": off, "c-lost": missing(), "d-good": good() }));
+    wait_for(&shared, "a-good", "connected");
+    wait_for(&shared, "c-lost", "permanently_failed");
+    wait_for(&shared, "d-good", "connected");
+    let ran = shared.sandbox.run(&["status"]);
+    let table = ran.stdout.split("\n\n").nth(1).unwrap_or_default();
+    let names = table
+        .lines()
+        .skip(1)
+        .filter_map(|row| row.split_whitespace().nth(1));
+    let names: Vec<_> = names.collect();
+    assert_eq!(names, ["c-lost", "a-good", "d-good", "b-off"], "{}", ran.stdout);
+    let document = shared.sandbox.run(&["status", "--json"]).json();
+    let names = document["servers"].as_array().unwrap().iter();
+    let names: Vec<_> = names.map(|server| server["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["a-good", "b-off", "c-lost", "d-good"]);
+}

@@ -14,6 +14,10 @@ use crate::sandbox::Sandbox;
 
 /// Keeps a login with this token, as another process of the user does.
 fn log_in(sandbox: &Sandbox, server: &str, token: &str) {
+    keep(sandbox, server, token, None);
+}
+
+fn keep(sandbox: &Sandbox, server: &str, token: &str, refresh_token: Option<&str>) {
     let directory = sandbox.path("home/.local/state/mainstay/logins");
     fs::create_dir_all(directory.parent().unwrap()).unwrap();
     let store = FileStore::open(&directory, StoreProtection::Plain).unwrap();
@@ -27,6 +31,7 @@ fn log_in(sandbox: &Sandbox, server: &str, token: &str) {
             "issuer": "https://login.example",
             "token_endpoint": "https://login.example/token",
             "access_token": token,
+            "refresh_token": refresh_token,
             "method": "none",
         },
         "logged_in_at": now.as_millis(),
@@ -34,6 +39,38 @@ fn log_in(sandbox: &Sandbox, server: &str, token: &str) {
     }))
     .unwrap();
     store.replace(&login, None).unwrap();
+}
+
+#[test]
+fn a_login_is_said_to_be_renewed_by_itself_only_if_it_can_be() {
+    let (kept, ends) = ("https://kept.example/mcp", "https://ends.example/mcp");
+    let sandbox = Sandbox::with(&json!({ "kept": { "url": kept }, "ends": { "url": ends } }));
+    keep(&sandbox, kept, "good", Some("again"));
+    keep(&sandbox, ends, "good", None);
+    sandbox
+        .run(&["auth", "status"])
+        .exits(0)
+        .prints("kept: logged in at https://login.example, renewed by itself\n")
+        .prints("ends: logged in at https://login.example\n");
+}
+
+#[test]
+fn a_call_that_needs_more_rights_names_the_login_that_asks_for_them() {
+    let http = HttpScript::new().on(
+        "tools/call",
+        HttpFault::insufficient_scope("files:write files:read"),
+    );
+    let remote = FaultyHttpProcess::start(0, &Script::new(), &http);
+    let sandbox = Sandbox::with(&json!({ "web": { "url": remote.url("/mcp") } }));
+    let call = || sandbox.run(&["call", "web", "echo"]);
+    // Without a login the server says which scopes it wants at all.
+    call()
+        .exits(3)
+        .says("  run `mainstay login web`, then try again\n");
+    log_in(&sandbox, &remote.url("/mcp"), "good");
+    call()
+        .exits(3)
+        .says("  run `mainstay login web --scope files:write --scope files:read`, then try again\n");
 }
 
 /// What the daemon says of its server `web`.

@@ -1,11 +1,11 @@
-use super::{EXCERPT_LINES_LIMIT, excerpt, explanation};
+use super::{EXCERPT_LINES_LIMIT, StderrExcerpt};
 
 fn lines(stderr: &str) -> Vec<String> {
     stderr.lines().map(str::to_owned).collect()
 }
 
 fn of(stderr: &str) -> Option<String> {
-    explanation(&lines(stderr)).map(str::to_owned)
+    StderrExcerpt::of(lines(stderr)).reason
 }
 
 /// What a Go program with cobra writes.
@@ -117,17 +117,32 @@ fn nothing_is_quoted_where_nothing_was_said() {
     }
 }
 
+/// What a Go program with the package `flag` writes.
+const GO_FLAG: &str = "flag provided but not defined: -x\nUsage of srv:\n\
+    \x20 -a string\n    \tthe address (default \"::\")\n  -d string\n    \tthe directory\n\
+    \x20 -l string\n    \tthe log, which cannot be a pipe\n  -p int\n    \tthe port\n\
+    \x20 -t string\n    \tthe token (required)\n  -v\tsay more of each error";
+
+/// What cobra writes if the program silences its prefix.
+const UNKNOWN_COMMAND: &str = "unknown command \"sdtio\" for \"srv\"\nUsage:\n  srv [command]\n\n\
+    Available Commands:\n  http        serve over HTTP\n  login       ask for the missing token\n  stdio       serve over stdio\n\n\
+    Flags:\n  -h, --help           help for srv\n      --fail-fast      end at the first error\n\
+    \x20     --token string   the token (required)\n\nUse \"srv [command] --help\" for more information about a command.";
+
 #[test]
 fn an_excerpt_has_the_line_that_explains_the_failure_and_the_last_ones() {
-    let all = lines(COBRA);
-    let short = excerpt(all.clone());
-    assert_eq!(short.len(), EXCERPT_LINES_LIMIT);
-    assert_eq!(short[0], all[0]);
-    assert_eq!(short[1..], all[all.len() - EXCERPT_LINES_LIMIT + 1..]);
-    assert_eq!(explanation(&short), explanation(&all));
+    for stderr in [COBRA, GO_FLAG, UNKNOWN_COMMAND] {
+        let all = lines(stderr);
+        let short = StderrExcerpt::of(all.clone());
+        assert_eq!(short.lines.len(), EXCERPT_LINES_LIMIT);
+        assert_eq!(short.lines[0], all[0]);
+        assert_eq!(short.lines[1..], all[all.len() - EXCERPT_LINES_LIMIT + 1..]);
+        assert_eq!(short.reason.as_ref(), Some(&all[0]));
+    }
 
     let numbered: Vec<String> = (0..30).map(|n| format!("line number {n}")).collect();
-    assert_eq!(excerpt(numbered.clone()), numbered[20..]);
-    assert_eq!(excerpt(numbered[..3].to_vec()), numbered[..3]);
-    assert!(excerpt(Vec::new()).is_empty());
+    let excerpt = |lines: &[String]| StderrExcerpt::of(lines.to_vec()).lines;
+    assert_eq!(excerpt(&numbered), numbered[20..]);
+    assert_eq!(excerpt(&numbered[..3]), numbered[..3]);
+    assert!(excerpt(&[]).is_empty());
 }
