@@ -19,5 +19,5 @@ mod person;
 mod ping;
 mod repeated;
 mod rounds;
-mod timing;
+mod timeouts;
 mod waiting;

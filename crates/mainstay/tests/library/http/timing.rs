@@ -1,4 +1,5 @@
-//! The time of a call over HTTP: what ends it, what extends it, and what its server hears of it.
+//! The time of a call over HTTP: what ends it, what extends it, and what its server hears of it. The ways to answer are tried side
+//! by side.
 
 use std::time::Duration;
 
@@ -44,32 +45,36 @@ async fn assert_cancelled(remote: &FaultyHttpServer, speaks: Speaks) {
 
 #[tokio::test]
 async fn a_timeout_cancels_at_the_server_keeps_the_connection_and_drops_the_late_answer() {
+    let mut all = JoinSet::new();
     for (speaks, http) in stages() {
-        let remote = serve(Script::new().speaks(speaks), http).await;
-        let (_fleet, server) = keep(web_at(&remote));
-        let generation = connected(&server).await;
-        let options = CallOptions::default().idle_timeout(MOMENT);
-        let error = server
-            .call("slow_then_answer", &json!({ "ms": 3000 }))
-            .options(options)
-            .await;
-        let error = error.expect_err("too slow");
-        let idle = TimeoutKind::Idle;
-        assert!(
-            matches!(error.kind, CallErrorKind::TimedOut { timeout: kind, .. } if kind == idle),
-            "{error:?}"
-        );
-        assert_eq!(error.outcome(), Outcome::Unknown);
-        assert_cancelled(&remote, speaks).await;
+        all.spawn(async move {
+            let remote = serve(Script::new().speaks(speaks), http).await;
+            let (_fleet, server) = keep(web_at(&remote));
+            let generation = connected(&server).await;
+            let options = CallOptions::default().idle_timeout(MOMENT);
+            let error = server
+                .call("slow_then_answer", &json!({ "ms": 3000 }))
+                .options(options)
+                .await;
+            let error = error.expect_err("too slow");
+            let idle = TimeoutKind::Idle;
+            assert!(
+                matches!(error.kind, CallErrorKind::TimedOut { timeout: kind, .. } if kind == idle),
+                "{error:?}"
+            );
+            assert_eq!(error.outcome(), Outcome::Unknown);
+            assert_cancelled(&remote, speaks).await;
 
-        // The late answer would come while another call waits.
-        let reply = call(&server, "sleep_ms", json!({ "ms": 3500 }))
-            .await
-            .expect("its own answer");
-        assert!(reply.result.as_str().contains("slept"), "{}", reply.result);
-        assert_eq!(reply.generation.0, generation);
-        assert_eq!(server.status().starts, 1);
+            // The late answer would come while another call waits.
+            let reply = call(&server, "sleep_ms", json!({ "ms": 3500 }))
+                .await
+                .expect("its own answer");
+            assert!(reply.result.as_str().contains("slept"), "{}", reply.result);
+            assert_eq!(reply.generation.0, generation);
+            assert_eq!(server.status().starts, 1);
+        });
     }
+    all.join_all().await;
 }
 
 #[tokio::test]
@@ -119,38 +124,42 @@ async fn calls_that_are_dropped_at_once_are_all_cancelled_and_their_places_are_f
 
 #[tokio::test]
 async fn progress_extends_the_idle_timeout_and_reaches_the_caller() {
+    let mut all = JoinSet::new();
     for (speaks, http) in stages() {
-        // A modern server can tell of progress on the stream of the call only.
-        let http = match speaks {
-            Speaks::Legacy => http,
-            Speaks::Modern | Speaks::Both => http.streams(),
-        };
-        let remote = serve(Script::new().speaks(speaks), http).await;
-        let (_fleet, server) = keep(web_at(&remote));
-        connected(&server).await;
-        seen(&remote, |traffic| traffic.live_streams() > 0).await;
-        let (progress, mut steps) = mpsc::channel(64);
-        let options = CallOptions::default()
-            .idle_timeout(Duration::from_secs(3))
-            .timeout(SOON);
-        let arguments = json!({ "steps": 8, "interval_ms": 500 });
-        let reply = server
-            .call("progress", &arguments)
-            .options(options.progress(progress))
-            .await;
-        assert!(
-            reply
-                .expect("it worked all along")
-                .result
-                .as_str()
-                .contains("finished")
-        );
-        let mut told = 0;
-        while steps.try_recv().is_ok() {
-            told += 1;
-        }
-        assert_eq!(told, 8);
+        all.spawn(async move {
+            // A modern server can tell of progress on the stream of the call only.
+            let http = match speaks {
+                Speaks::Legacy => http,
+                Speaks::Modern | Speaks::Both => http.streams(),
+            };
+            let remote = serve(Script::new().speaks(speaks), http).await;
+            let (_fleet, server) = keep(web_at(&remote));
+            connected(&server).await;
+            seen(&remote, |traffic| traffic.live_streams() > 0).await;
+            let (progress, mut steps) = mpsc::channel(64);
+            let options = CallOptions::default()
+                .idle_timeout(Duration::from_secs(3))
+                .timeout(SOON);
+            let arguments = json!({ "steps": 8, "interval_ms": 500 });
+            let reply = server
+                .call("progress", &arguments)
+                .options(options.progress(progress))
+                .await;
+            assert!(
+                reply
+                    .expect("it worked all along")
+                    .result
+                    .as_str()
+                    .contains("finished")
+            );
+            let mut told = 0;
+            while steps.try_recv().is_ok() {
+                told += 1;
+            }
+            assert_eq!(told, 8);
+        });
     }
+    all.join_all().await;
 }
 
 #[tokio::test]
