@@ -51,9 +51,14 @@ impl RecentDeclarations {
     }
 }
 
+/// A method without what says that it is a notification. What then has no `/` is of no extension.
+fn plain(method: &str) -> &str {
+    method.strip_prefix("notifications/").unwrap_or(method)
+}
+
 /// Whether a method is of this extension: whether it begins with the name, or with what follows the last `/` of the name.
 fn is_of(method: &str, extension: &str) -> bool {
-    let method = method.strip_prefix("notifications/").unwrap_or(method);
+    let method = plain(method);
     let short = extension.rsplit('/').next().unwrap_or(extension);
     [extension, short].into_iter().any(|name| {
         let rest = method.strip_prefix(name).filter(|_| !name.is_empty());
@@ -262,6 +267,9 @@ impl Subscribers {
     /// client: all that declare the extension get it. Anything else may be one client's own. The only client gets everything, as it
     /// would directly.
     pub(super) fn sessions_for_extension(&self, server: &str, method: &str) -> Vec<Arc<Client>> {
+        if !plain(method).contains('/') {
+            return Vec::new();
+        }
         let mut sessions = self.sessions_of(server, usize::MAX);
         if sessions.len() <= 1 {
             return sessions;
