@@ -26,7 +26,7 @@ use crate::connection::MAX_TASKS;
 use crate::deadline;
 use crate::event::Failure;
 use crate::fleet::FleetBuilder;
-use crate::protocol::Era;
+use crate::protocol::MODERN_VERSIONS;
 use crate::server::{
     CallError, CallErrorKind, CallOptions, NotConnected, Reason, Repeatable, Reply, Request, Server, Status,
     tool_name,
@@ -55,6 +55,15 @@ pub fn introduced_as(fleet: FleetBuilder, introduction: Introduction) -> FleetBu
 #[must_use]
 pub fn hand_on_input_required(mut options: CallOptions) -> CallOptions {
     options.hand_on_input = true;
+    options
+}
+
+/// The request of a modern client, which itself answers a server's request for input. A server that speaks both eras takes it as one of the
+/// modern era.
+#[must_use]
+pub fn of_modern_client(options: CallOptions) -> CallOptions {
+    let mut options = hand_on_input_required(options);
+    options.is_modern = true;
     options
 }
 
@@ -192,6 +201,10 @@ pub trait ServerExt {
     /// Cancel safety: dropping it changes nothing.
     fn wait_listed(&self, within: Duration) -> impl Future<Output = Result<(), CallError>> + Send;
 
+    /// Whether a modern client's request reaches the server as one: it has no session, or takes such requests beside it. Without a
+    /// connection, whether it did when it was last listed.
+    fn takes_modern_requests(&self) -> bool;
+
     /// How the configuration shows the server's tools.
     fn view(&self) -> Arc<ToolView>;
 
@@ -278,15 +291,13 @@ impl ServerExt for Server {
         let Some(connection) = self.0.current.load_full() else {
             return Ok(false);
         };
-        match connection.greeting.era {
-            Era::Legacy => {
-                self.0.change_interests(|interests| {
-                    interests.tasks.remove(id);
-                });
-                Ok(false)
-            }
-            Era::Modern => Ok(connection.follow(id).await),
+        if !connection.takes_modern_requests() {
+            self.0.change_interests(|interests| {
+                interests.tasks.remove(id);
+            });
+            return Ok(false);
         }
+        Ok(connection.follow(id).await)
     }
 
     fn unfollow_task(&self, id: &str) {
@@ -295,7 +306,7 @@ impl ServerExt for Server {
             return;
         }
         if let Some(connection) = self.0.current.load_full() {
-            // On a legacy connection this does nothing.
+            // In a session alone this does nothing.
             connection.listen();
         }
     }
@@ -310,6 +321,15 @@ impl ServerExt for Server {
 
     async fn wait_listed(&self, within: Duration) -> Result<(), CallError> {
         wait_while_starting(self, within, || self.catalog().map(|_| ())).await
+    }
+
+    fn takes_modern_requests(&self) -> bool {
+        if let Some(connection) = self.0.current.load_full() {
+            return connection.takes_modern_requests();
+        }
+        let about = self.about().unwrap_or_default();
+        let is_modern = |version: &str| MODERN_VERSIONS.contains(&version);
+        about.modern_capabilities.is_some() || about.protocol_version.as_deref().is_some_and(is_modern)
     }
 
     fn view(&self) -> Arc<ToolView> {

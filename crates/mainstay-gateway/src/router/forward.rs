@@ -8,9 +8,9 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use mainstay::gateway::message::{self, Object, RawJson, RpcError};
-use mainstay::gateway::{SentNote, ServerExt, hand_on_input_required, keep_line, note_sent};
+use mainstay::gateway::{SentNote, ServerExt, keep_line, note_sent, of_modern_client};
 use mainstay::handler::{Answer, ClientCapabilities, ServerNotification, ServerRequest};
-use mainstay::{CallError, CallErrorKind, CallOptions, ClientHandler, Era, Reply, Server};
+use mainstay::{CallError, CallErrorKind, CallOptions, ClientHandler, Era, Reply};
 use tokio::sync::{mpsc, oneshot};
 
 use super::line_copy::LineCopy;
@@ -24,8 +24,7 @@ use crate::budget::Spent;
 use crate::client::{Client, RunningRequest};
 use crate::failure::{self, Advice, OwnFailure};
 use crate::protocol::{
-    MODERN_VERSIONS, RESOURCE_NOT_FOUND, completed, declined, invalid_params, missing_capability, text,
-    without_client,
+    RESOURCE_NOT_FOUND, completed, declined, invalid_params, missing_capability, text, without_client,
 };
 
 /// Progress notifications that wait for a slow client; more are dropped, as each says all that the ones before it did.
@@ -158,7 +157,7 @@ impl Router {
         let ForwardedRequest {
             upstream, task_reply, ..
         } = forwarded;
-        if has_state && is_legacy(&upstream.server) {
+        if has_state && !upstream.server.takes_modern_requests() {
             // It wrote no state. Without this check it would ignore the state, and run the call from its start.
             return Err(expired().into());
         }
@@ -172,7 +171,7 @@ impl Router {
                 self.raise_level(&upstream, request).await;
                 let (handler, questions) = QuestionHandler::new(request.client);
                 let options = CallOptions::default().handler(Arc::new(handler));
-                let options = hand_on_input_required(options);
+                let options = of_modern_client(options);
                 (without_client(forwarded.params), options, Some(questions))
             }
         };
@@ -406,17 +405,6 @@ async fn answer_in(request: &RoutedRequest<'_>) -> Option<RawJson> {
     let find = move || Object::find(&answers, [QUESTION_KEY]);
     let [answer] = message::process_payload(length, find).await?;
     answer
-}
-
-/// Whether this server is known to be of the era that has no request state.
-fn is_legacy(server: &Server) -> bool {
-    match server.status().protocol {
-        Some((era, _)) => era == Era::Legacy,
-        None => {
-            let version = server.about().and_then(|about| about.protocol_version.clone());
-            version.is_some_and(|version| !MODERN_VERSIONS.contains(&version.as_str()))
-        }
-    }
 }
 
 fn expired() -> RpcError {

@@ -24,6 +24,9 @@ use crate::scope::Scope;
 /// by then; a client that wants to wait less gives up by itself.
 const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
+/// How long a modern client of one server waits until it is known what the server has in the modern era.
+const MODERN_TIMEOUT: Duration = Duration::from_secs(3);
+
 impl Router {
     pub(super) async fn initialize(&self, request: &RoutedRequest<'_>) -> Result<RawJson, RpcError> {
         let introduction = ClientIntroduction::of_initialize(&request.params)?;
@@ -71,9 +74,15 @@ impl Router {
             Scope::Server(name) => {
                 let server = self.fleet().server(name).ok_or_else(|| removed(name))?;
                 let known = server.wait_introduced(INTRODUCTION_TIMEOUT).await;
-                known
-                    .map(|known| about_one(&known, client.era))
-                    .map_err(|error| failure::not_up(&error, &self.advice))
+                let mut known = known.map_err(|error| failure::not_up(&error, &self.advice))?;
+                // What a server with a session has in the modern era is known once it was listed.
+                if client.era == Era::Modern
+                    && server.wait_listed(MODERN_TIMEOUT).await.is_ok()
+                    && let Some(listed) = server.catalog()
+                {
+                    known = Arc::new(listed.about().clone());
+                }
+                Ok(about_one(&known, client.era))
             }
         }
     }
@@ -109,10 +118,7 @@ struct UnionAbout {
 
 impl UnionAbout {
     fn add(&mut self, server: &str, about: &About, era: Era) {
-        let declared = about
-            .capabilities
-            .as_ref()
-            .and_then(|raw| raw.parse::<Map<String, Value>>().ok());
+        let declared = capabilities_in(about, era).and_then(|raw| raw.parse::<Map<String, Value>>().ok());
         for (name, value) in declared.unwrap_or_default() {
             add(&mut self.capabilities, &name);
             add_of_era(&mut self.capabilities, era, &name, value);
@@ -150,9 +156,7 @@ impl UnionAbout {
 /// One server, as it describes itself. The gateway always notifies of changed lists, and lists tasks to sessions alone: it cannot tell
 /// other clients apart.
 fn about_one(known: &About, era: Era) -> GatewayAbout {
-    let mut capabilities = known
-        .capabilities
-        .as_ref()
+    let mut capabilities = capabilities_in(known, era)
         .and_then(Object::parse)
         .unwrap_or_default();
     for list in ["tools", "prompts", "resources"] {
@@ -171,6 +175,15 @@ fn about_one(known: &About, era: Era) -> GatewayAbout {
         capabilities: capabilities.to_raw(),
         info: known.server_info.clone().unwrap_or_else(own_info),
         instructions: known.instructions.clone(),
+    }
+}
+
+/// What a server declares to clients of this era.
+fn capabilities_in(about: &About, era: Era) -> Option<&RawJson> {
+    let in_session = about.capabilities.as_ref();
+    match era {
+        Era::Legacy => in_session,
+        Era::Modern => about.modern_capabilities.as_ref().or(in_session),
     }
 }
 

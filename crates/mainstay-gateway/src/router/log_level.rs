@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mainstay::Server;
+use mainstay::gateway::ServerExt as _;
 use mainstay::gateway::message::{Object, RawJson, RpcError};
-use mainstay::{Era, Server};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -100,13 +101,14 @@ impl Router {
         }
     }
 
-    /// Makes a legacy server as verbose as this request of a modern client wants. A modern server gets the level with the request.
+    /// Makes a legacy server as verbose as this request of a modern client wants. A server that takes modern requests gets the level
+    /// with the request.
     pub(super) async fn raise_level(&self, upstream: &Upstream, request: &RoutedRequest<'_>) {
         let Some(level) = request.meta.log_level else {
             return;
         };
         let server = &upstream.server;
-        if matches!(server.status().protocol, Some((Era::Modern, _))) {
+        if server.takes_modern_requests() {
             return;
         }
         let _ = timeout(SET_LEVEL_TIMEOUT, async {

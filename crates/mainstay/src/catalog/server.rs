@@ -33,6 +33,8 @@ pub struct About {
     pub capabilities: Option<RawJson>,
     /// Its instructions to a model.
     pub instructions: Option<String>,
+    /// Its `capabilities` in the modern era, as sent, if it takes requests of that era beside its session.
+    pub modern_capabilities: Option<RawJson>,
 }
 
 impl ServerCatalog {
@@ -185,6 +187,7 @@ impl About {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         raw(&self.server_info)
             + raw(&self.capabilities)
+            + raw(&self.modern_capabilities)
             + text(&self.instructions)
             + text(&self.protocol_version)
     }
@@ -242,7 +245,8 @@ fn hash(about: &About, items: &[Vec<Item>], caching: &[Option<Caching>]) -> Cata
         .optional(about.protocol_version.as_deref().map(str::as_bytes))
         .optional(about.server_info.as_ref().map(RawJson::as_bytes))
         .optional(about.capabilities.as_ref().map(RawJson::as_bytes))
-        .optional(about.instructions.as_deref().map(str::as_bytes));
+        .optional(about.instructions.as_deref().map(str::as_bytes))
+        .optional(about.modern_capabilities.as_ref().map(RawJson::as_bytes));
     for said in caching {
         hasher.count(usize::from(said.is_some_and(Caching::is_private)));
     }

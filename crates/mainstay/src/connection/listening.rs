@@ -1,4 +1,5 @@
-//! `subscriptions/listen`: the long request of a modern connection whose answer stream carries the server's notifications.
+//! `subscriptions/listen`: the long request of the modern era whose answer stream carries the server's notifications. A server that
+//! speaks both eras gets one beside its session, since it may report a change only in the era in which it happened.
 //!
 //! It stays open as long as the connection. If the server ends it, by a result or by `notifications/cancelled`, or if its
 //! stream breaks, it is sent again, with backoff. Notifications may have been missed in between, so everything is listed
@@ -47,6 +48,8 @@ struct Listening {
     params: RawJson,
     inbound: Arc<InboundHandler>,
     open: Arc<OpenListen>,
+    /// Whether the connection has a session, which the request does not belong to.
+    is_beside: bool,
 }
 
 impl Connection {
@@ -55,10 +58,13 @@ impl Connection {
     ///
     /// The interests are read under a lock: of two concurrent listens, the later one names the interests of both.
     pub(crate) fn listen(&self) {
-        let Some(meta) = &self.meta else { return };
+        let (meta, offers, is_beside) = match (&self.meta, self.beside()) {
+            (Some(meta), _) => (meta, self.greeting.offers, false),
+            (None, Some(beside)) => (&beside.meta, beside.greeting.offers, true),
+            (None, None) => return,
+        };
         let _turn = self.inbound.listen_turn.lock();
         let interests = self.inbound.interests();
-        let offers = self.greeting.offers;
         let mut filter = json!({
             "toolsListChanged": offers.tools,
             "promptsListChanged": offers.prompts,
@@ -85,6 +91,7 @@ impl Connection {
             params,
             inbound: self.inbound.clone(),
             open: Arc::new(open),
+            is_beside,
         };
         let open = listening.open.clone();
         let mut listening = Box::pin(listening.keep());
@@ -124,9 +131,12 @@ impl Listening {
     /// once the server has taken the listen.
     async fn once(&self, again: bool) -> ListenEnd {
         let taken = self.inbound.next_listen();
-        let options = RequestOptions::within(LONGEST_REQUEST)
+        let mut options = RequestOptions::within(LONGEST_REQUEST)
             .number(self.open.number.clone())
             .standing();
+        if self.is_beside {
+            options = options.sessionless();
+        }
         let params = Some(self.params.clone());
         let mut answer = pin!(self.peer.request("subscriptions/listen", params, options));
         let mut missed = pin!(async {

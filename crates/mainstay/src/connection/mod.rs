@@ -4,6 +4,7 @@
 //! after it fails, and nothing that arrives on it after its detachment reaches a caller.
 
 mod answering;
+mod beside;
 mod call_record;
 mod callers;
 mod inbound;
@@ -13,8 +14,8 @@ mod restoring;
 mod subscriptions;
 mod tasks;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use mainstay_lifecycle::{Generation, Moment, Vitals};
@@ -31,6 +32,7 @@ use crate::wire::{
     RequestOptions,
 };
 
+use beside::Beside;
 use call_record::CallRecord;
 use input_required::InputRequired;
 use restoring::Restoring;
@@ -48,6 +50,8 @@ pub(crate) struct Connection {
     inbound: Arc<InboundHandler>,
     /// What every request of a modern connection carries.
     meta: Option<RequestMeta>,
+    /// What is known of the modern era of a server that has a session, once it was asked.
+    beside: OnceLock<Option<Beside>>,
     /// Makes what is wanted for longer than a connection known to a legacy server.
     restoring: Arc<Restoring>,
     /// What was wanted of a modern server when it was opened.
@@ -93,6 +97,7 @@ impl Connection {
             pid,
             inbound,
             meta,
+            beside: OnceLock::new(),
             listened_for: Interests::default(),
             clock,
             used: AtomicU64::new(clock.millis()),
@@ -165,7 +170,8 @@ impl Connection {
         options: &CallOptions,
         hold: Option<Arc<IdlePause>>,
     ) -> Result<RawJson, RequestError> {
-        let meta = self.meta.as_ref();
+        self.check_state(params, options)?;
+        let meta = self.meta.as_ref().or_else(|| self.meta_beside(options));
         let meta = meta.map(|meta| self.meta_of(meta, params, options));
         let wire_options = self.wire_options(options, hold.clone(), meta.clone());
         let result = self.peer.request_with(method, params, wire_options).await?;
@@ -191,6 +197,9 @@ impl Connection {
     ) -> RequestOptions {
         let deadline = call.deadline.unwrap_or_else(|| deadline::within(LONGEST_REQUEST));
         let mut options = RequestOptions::until(deadline);
+        if meta.is_some() && self.meta.is_none() {
+            options = options.sessionless();
+        }
         options.idle = call.idle_timeout;
         options.hold = hold;
         options.meta = meta;

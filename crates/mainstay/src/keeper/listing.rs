@@ -75,6 +75,7 @@ pub(super) fn about(greeting: &Greeting) -> About {
         server_info: greeting.server_info.clone(),
         capabilities: Some(greeting.capabilities.clone()),
         instructions: greeting.instructions.clone(),
+        modern_capabilities: None,
     }
 }
 
@@ -85,26 +86,22 @@ async fn list_all(
     deadline: Instant,
 ) -> Result<PreparedOffers, ListError> {
     let greeting = &connection.greeting;
-    let about = about(greeting);
-    let mut listings = Vec::new();
-    for kind in Kind::ALL {
-        let offered = match kind {
-            Kind::Tool => greeting.offers.tools,
-            Kind::Prompt => greeting.offers.prompts,
-            Kind::Resource | Kind::Template => greeting.offers.resources,
-        };
-        let listing = if offered {
-            list_kind(connection, kind, deadline).await?
-        } else {
-            ItemList::empty(kind)
-        };
-        listings.push(listing);
-    }
-    let length = listings.iter().map(ItemList::length).sum();
     let settings = slot.settings.load();
     let over_http = matches!(settings.target(), Target::Http(_));
+    let may_speak_both = over_http && settings.era().is_none();
     let (name, era, view) = (slot.name.clone(), greeting.era, settings.view.clone());
     drop(settings);
+    let listings = if may_speak_both {
+        list_and_look_beside(slot, connection, deadline).await?
+    } else {
+        list_kinds(connection, deadline).await?
+    };
+    let beside = connection.greeting_beside();
+    let about = About {
+        modern_capabilities: beside.map(|greeting| greeting.capabilities.clone()),
+        ..about(greeting)
+    };
+    let length = listings.iter().map(ItemList::length).sum();
     let digest = move || {
         let catalog = match era {
             Era::Modern if over_http => ServerCatalog::over_http(&name, about, listings),
@@ -113,6 +110,44 @@ async fn list_all(
         PreparedOffers::after(previous.as_ref(), &name, Arc::new(catalog), view)
     };
     Ok(large::process(length, digest).await)
+}
+
+/// Lists a server that may speak both eras. A change that it reports in the modern era alone is not missed: its lists are read after it has
+/// taken the listen of that era. A server that never spoke it does not wait for that.
+async fn list_and_look_beside(
+    slot: &Slot,
+    connection: &Connection,
+    deadline: Instant,
+) -> Result<Vec<ItemList>, ListError> {
+    let spoke_both = |catalog: &ServerCatalog| catalog.about().modern_capabilities.is_some();
+    if slot.catalog.load().as_deref().is_some_and(spoke_both) {
+        connection.look_beside().await;
+        return list_kinds(connection, deadline).await;
+    }
+    let (listings, is_found) = tokio::join!(list_kinds(connection, deadline), connection.look_beside());
+    match is_found {
+        true => list_kinds(connection, deadline).await,
+        false => listings,
+    }
+}
+
+async fn list_kinds(connection: &Connection, deadline: Instant) -> Result<Vec<ItemList>, ListError> {
+    let offers = connection.greeting.offers;
+    let mut listings = Vec::new();
+    for kind in Kind::ALL {
+        let offered = match kind {
+            Kind::Tool => offers.tools,
+            Kind::Prompt => offers.prompts,
+            Kind::Resource | Kind::Template => offers.resources,
+        };
+        let listing = if offered {
+            list_kind(connection, kind, deadline).await?
+        } else {
+            ItemList::empty(kind)
+        };
+        listings.push(listing);
+    }
+    Ok(listings)
 }
 
 async fn list_kind(connection: &Connection, kind: Kind, deadline: Instant) -> Result<ItemList, ListError> {

@@ -124,6 +124,25 @@ pub(crate) async fn greet(
     }
 }
 
+/// Asks a server that has a session whether it speaks the modern era too.
+///
+/// Cancel safety: dropping it leaves a request unanswered, which the server may go on with.
+pub(crate) async fn discover_beside(
+    peer: &Peer,
+    introduction: &Introduction,
+    deadline: Instant,
+) -> Option<Greeting> {
+    let params = introduction.to_meta().stamp(None);
+    let options = RequestOptions::until(deadline).sessionless();
+    let answer = peer.request("server/discover", Some(params), options).await;
+    match discovered(&answer.ok()?) {
+        Ok(DiscoverOutcome::Modern(greeting)) => Some(greeting),
+        Ok(DiscoverOutcome::NotModern | DiscoverOutcome::Unclear(_) | DiscoverOutcome::Lost(_)) | Err(_) => {
+            None
+        }
+    }
+}
+
 /// What every question of one handshake needs.
 struct Handshake<'a> {
     peer: &'a Peer,

@@ -13,7 +13,7 @@ mod introduction;
 pub(crate) use extensions::ClientExtensions;
 pub use greeting::Era;
 pub(crate) use greeting::{Capability, Dialect, Greeting};
-pub(crate) use handshake::{Approach, HandshakeError, greet};
+pub(crate) use handshake::{Approach, HandshakeError, discover_beside, greet};
 pub use introduction::Introduction;
 pub(crate) use introduction::{LOG_LEVEL_KEY, RequestMeta, named};
 

@@ -116,8 +116,13 @@ impl Server {
         };
         let sent = match connection.greeting.era {
             Era::Legacy => {
+                // A server that speaks both eras may know subscriptions in one of them only.
+                connection.listen();
                 let sent = connection.subscribe(uri).await;
                 if let Err(RequestError::Rpc(_)) = &sent {
+                    if connection.takes_modern_requests() {
+                        return Ok(());
+                    }
                     self.0.change_interests(|interests| {
                         interests.resources.remove(uri);
                     });
@@ -143,7 +148,10 @@ impl Server {
             return Ok(());
         };
         let sent = match connection.greeting.era {
-            Era::Legacy => connection.unsubscribe(uri).await,
+            Era::Legacy => {
+                connection.listen();
+                connection.unsubscribe(uri).await
+            }
             Era::Modern => {
                 connection.listen();
                 Ok(())

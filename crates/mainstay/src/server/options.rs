@@ -29,6 +29,8 @@ pub struct CallOptions {
     pub(crate) trace: Option<TraceContext>,
     /// Whether the caller itself answers a modern server's request for input.
     pub(crate) hand_on_input: bool,
+    /// Whether it is a request of the modern era, for a server that takes these beside its session.
+    pub(crate) is_modern: bool,
     /// Where a caller that drops the call finds its outcome.
     pub(crate) sent: Option<SentNote>,
     /// Where the id of the request is noted, for its span.

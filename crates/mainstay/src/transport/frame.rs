@@ -12,6 +12,7 @@ pub struct Frame {
     bytes: Bytes,
     purpose: Purpose,
     delivery: Option<Arc<Delivery>>,
+    is_sessionless: bool,
     /// Room that is free again when the frame is gone.
     _room: Option<Arc<OwnedSemaphorePermit>>,
 }
@@ -47,6 +48,7 @@ impl Frame {
             bytes,
             purpose,
             delivery: None,
+            is_sessionless: false,
             _room: None,
         }
     }
@@ -56,6 +58,18 @@ impl Frame {
     pub fn tracked_by(mut self, delivery: Arc<Delivery>) -> Self {
         self.delivery = Some(delivery);
         self
+    }
+
+    /// The same frame, as a request of the modern era on a connection that has a session: it belongs to no session.
+    #[must_use]
+    pub(crate) fn sessionless(mut self, is_sessionless: bool) -> Self {
+        self.is_sessionless = is_sessionless;
+        self
+    }
+
+    /// Whether it is a request of the modern era on a connection that has a session.
+    pub(crate) fn is_sessionless(&self) -> bool {
+        self.is_sessionless
     }
 
     /// The same frame, which takes this room until it is gone.

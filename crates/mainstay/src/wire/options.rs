@@ -25,6 +25,8 @@ pub(crate) struct RequestOptions {
     pub(crate) progress: ProgressMode,
     /// What is added to the `_meta` of its parameters.
     pub(crate) meta: Option<Arc<MetaEntries>>,
+    /// Whether it is of the modern era on a connection that has a session.
+    pub(crate) is_sessionless: bool,
     /// Whether to send a cancellation when the caller gives up. The protocol forbids it for `initialize`.
     pub(crate) cancellable: bool,
     /// Where its number is noted, before it is sent.
@@ -71,6 +73,7 @@ impl RequestOptions {
             hold: None,
             progress: ProgressMode::NotRequested,
             meta: None,
+            is_sessionless: false,
             cancellable: true,
             number: None,
             is_standing: false,
@@ -107,6 +110,12 @@ impl RequestOptions {
     pub(crate) fn standing(mut self) -> Self {
         self.is_standing = true;
         self
+    }
+
+    /// A request of the modern era on a connection that has a session. Over HTTP the end of its stream cancels it.
+    pub(crate) fn sessionless(mut self) -> Self {
+        self.is_sessionless = true;
+        self.not_cancellable()
     }
 
     pub(crate) fn not_cancellable(mut self) -> Self {

@@ -129,7 +129,9 @@ impl Peer {
         shared
             .recorder
             .sent(MessageHead::Request { id, method, name }, &line);
-        let frame = Frame::new(line, Purpose::Request { id }).tracked_by(delivery);
+        let frame = Frame::new(line, Purpose::Request { id })
+            .tracked_by(delivery)
+            .sessionless(options.is_sessionless);
         let in_flight = RequestInFlight::new(shared, id, options.cancellable, options.sent);
         let timeouts = RequestTimeouts {
             idle: options.idle,

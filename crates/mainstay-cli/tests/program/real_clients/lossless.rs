@@ -2,15 +2,18 @@
 //! `wrap`, `connect` and `serve`.
 //!
 //! The servers use every way in which a server reaches its client, in both eras; the client of the Python SDK does all of it and says what came of
-//! it. Through a server that hosts share, the server meets Mainstay, in a session: that alone may differ, and is written out here.
+//! it. A server that hosts share meets Mainstay, and on stdio in a session: that alone may differ, and is written out here.
 
 use std::fmt;
+use std::net::{Ipv4Addr, TcpStream};
+use std::process::Stdio;
 use std::time::Duration;
 
-use mainstay_partner::partners;
+use mainstay_partner::{Partners, free_port, partners};
+use mainstay_testkit::poll;
 use serde_json::{Value, json};
 
-use super::child;
+use super::child::{self, Group};
 use super::client::Era;
 use super::server::{MAINSTAY, Server};
 use super::way::{Home, Serving};
@@ -36,6 +39,26 @@ fn a_legacy_client_of_a_server_on_fastmcp_loses_nothing() {
 #[test]
 fn a_modern_client_of_a_server_on_fastmcp_loses_nothing() {
     nothing_is_lost(Era::Modern, "fastmcp_server.py");
+}
+
+#[test]
+fn a_legacy_client_of_a_server_on_the_python_sdk_over_http_loses_nothing() {
+    nothing_is_lost_over_http(Era::Legacy, "both_eras_server.py");
+}
+
+#[test]
+fn a_modern_client_of_a_server_on_the_python_sdk_over_http_loses_nothing() {
+    nothing_is_lost_over_http(Era::Modern, "both_eras_server.py");
+}
+
+#[test]
+fn a_legacy_client_of_a_server_on_fastmcp_over_http_loses_nothing() {
+    nothing_is_lost_over_http(Era::Legacy, "fastmcp_server.py");
+}
+
+#[test]
+fn a_modern_client_of_a_server_on_fastmcp_over_http_loses_nothing() {
+    nothing_is_lost_over_http(Era::Modern, "fastmcp_server.py");
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,14 +117,7 @@ fn nothing_is_lost(era: Era, script: &str) {
     };
     let serving = serve();
 
-    let visit = |target: &Value| -> Value {
-        let mut python = home.command(&partners.clients.python);
-        python.env(CANCELLED, &cancelled);
-        python.arg(partners.clients.scripts.join("lossless.py"));
-        let said = child::run(python.args([era.name(), &target.to_string()]), WITHIN);
-        let seen = serde_json::from_str(said.stdout.trim());
-        seen.unwrap_or_else(|error| panic!("{error}: {}\n{}", said.stdout, said.stderr))
-    };
+    let visit = |target: &Value| visit(&partners, &home, era, target, &cancelled);
     let direct = json!({ "command": server.command, "args": server.args, "env": environment });
     let direct = visit(&direct);
     assert_is_whole(&direct, era);
@@ -124,6 +140,61 @@ fn nothing_is_lost(era: Era, script: &str) {
     assert_same(&seen, &expected, &way);
     serving.end();
     home.assert_nothing_is_left();
+}
+
+/// The same for a server over HTTP, which speaks both eras to Mainstay at once. Each visit is to a server that was just started, since a
+/// visit changes what it offers.
+fn nothing_is_lost_over_http(era: Era, script: &str) {
+    let Some(partners) = partners() else { return };
+    let home = Home::new();
+    let cancelled = home.path().join("cancelled").display().to_string();
+    let script = partners.clients.scripts.with_file_name("partners").join(script);
+    let start = || {
+        let port = free_port();
+        let mut python = home.command(&partners.clients.python);
+        python.env(CANCELLED, &cancelled).arg(&script);
+        python.args(["streamable-http", &port.to_string()]);
+        let running = Group::start(python.stdout(Stdio::null()).stderr(Stdio::null()));
+        let listens = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
+        assert!(poll::comes_true(WITHIN, listens), "it listens");
+        (running, format!("http://127.0.0.1:{port}/mcp"))
+    };
+    let visit = |target: &Value| visit(&partners, &home, era, target, &cancelled);
+
+    let (running, url) = start();
+    let direct = visit(&json!({ "url": url }));
+    assert_is_whole(&direct, era);
+    drop(running);
+
+    let mut expected = direct.clone();
+    expected["client"]["client"] = json!("mainstay");
+    let (running, url) = start();
+    let args = ["connect", "--url", &url];
+    let seen = visit(&json!({ "command": MAINSTAY, "args": args, "env": home.variables() }));
+    assert_same(&seen, &expected, &format!("connect, {}", era.name()));
+    drop(running);
+
+    let (running, url) = start();
+    let serving = Serving::start_configured(&home, &json!({ "partner": { "url": url } }));
+    let seen = visit(&json!({ "url": format!("{}/partner", serving.url()) }));
+    if era == Era::Legacy {
+        // Its session was opened before the first client came. A modern client declares its extensions with each request.
+        expected["client"]["extensions"] = Value::Null;
+    }
+    assert_same(&seen, &expected, &format!("serve, {}", era.name()));
+    serving.end();
+    drop(running);
+    home.assert_nothing_is_left();
+}
+
+/// Does everything with a server, and returns what the client saw.
+fn visit(partners: &Partners, home: &Home, era: Era, target: &Value, cancelled: &str) -> Value {
+    let mut python = home.command(&partners.clients.python);
+    python.env(CANCELLED, cancelled);
+    python.arg(partners.clients.scripts.join("lossless.py"));
+    let said = child::run(python.args([era.name(), &target.to_string()]), WITHIN);
+    let seen = serde_json::from_str(said.stdout.trim());
+    seen.unwrap_or_else(|error| panic!("{error}: {}\n{}", said.stdout, said.stderr))
 }
 
 /// What is seen through this way if nothing is lost.

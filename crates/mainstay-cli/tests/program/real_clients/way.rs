@@ -156,7 +156,12 @@ impl Serving {
             (server.name.to_owned(), entry)
         };
         let configured: Map<_, _> = servers.iter().map(entry).collect();
-        let file = home.write("mcp.json", &json!({ "mcpServers": configured }).to_string());
+        Self::start_configured(home, &Value::Object(configured))
+    }
+
+    /// The same with these entries of its configuration.
+    pub(crate) fn start_configured(home: &Home, servers: &Value) -> Self {
+        let file = home.write("mcp.json", &json!({ "mcpServers": servers }).to_string());
         let mut command = home.command(MAINSTAY);
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--config"])

@@ -93,6 +93,10 @@ fn every_byte_of_an_item_and_every_word_about_the_server_is_in_the_hash() {
             instructions: Some(String::new()),
             ..About::default()
         },
+        About {
+            modern_capabilities: Some(raw("{}")),
+            ..About::default()
+        },
     ] {
         assert_ne!(base, ServerCatalog::new("s", about, listings(&[tool("a")])));
     }

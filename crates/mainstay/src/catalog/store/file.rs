@@ -40,6 +40,8 @@ struct StoredBody {
     server_info: Option<RawJson>,
     capabilities: Option<RawJson>,
     instructions: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    modern_capabilities: Option<RawJson>,
     tools: Vec<RawJson>,
     prompts: Vec<RawJson>,
     resources: Vec<RawJson>,
@@ -73,6 +75,7 @@ pub(super) fn encode(stored: &Stored) -> Vec<u8> {
         server_info: about.server_info,
         capabilities: about.capabilities,
         instructions: about.instructions,
+        modern_capabilities: about.modern_capabilities,
         tools: raw(Kind::Tool),
         prompts: raw(Kind::Prompt),
         resources: raw(Kind::Resource),
@@ -105,6 +108,7 @@ pub(super) fn decode(bytes: &[u8], identity: &str) -> Result<Stored, DecodeError
         server_info: body.server_info,
         capabilities: body.capabilities,
         instructions: body.instructions,
+        modern_capabilities: body.modern_capabilities,
     };
     let lists = [body.tools, body.prompts, body.resources, body.resource_templates];
     let listings = Kind::ALL.into_iter().zip(lists).zip(body.private);

@@ -47,6 +47,7 @@ fn a_catalog_comes_back_byte_for_byte_and_is_published_as_before() {
         server_info: Some(raw(r#"{"name":"x","version":1.0}"#)),
         capabilities: Some(raw(r#"{"tools":{ "listChanged":true}}"#)),
         instructions: Some("use\nwell \u{1f980}".into()),
+        modern_capabilities: Some(raw(r#"{"extensions":{"io.x/y":{ "a":1.0}}}"#)),
     };
     let items = [
         (Kind::Tool, raw(ODD_TOOL)),

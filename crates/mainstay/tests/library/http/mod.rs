@@ -4,6 +4,7 @@
 mod support;
 
 mod asking;
+mod beside;
 mod closing;
 mod credentials;
 mod dialects;

@@ -39,16 +39,16 @@ pub(super) struct StreamProgress {
 ///
 /// Cancel safety: dropping it closes the stream; the server may go on.
 pub(super) async fn ask(transport: &StreamableHttp, id: u64, frame: &Frame) -> Result<(), Refusal> {
-    let headers = transport.body_headers(frame.bytes()).await;
+    let headers = transport.body_headers(frame).await;
     let asked = Asked {
         transport,
         id,
         initializes: headers.method == "initialize",
-        resumable: headers.modern.is_none(),
+        in_session: headers.modern.is_none(),
     };
     let request = transport.post(frame.bytes(), headers).await;
     let mut request = request.map_err(Refusal::not_sent)?;
-    if transport.session.is_lost() {
+    if asked.in_session && transport.session.is_lost() {
         return Err(Refusal::not_sent(HttpFailure::SessionLost { status: 404 }));
     }
     if !frame.begin() {
@@ -95,8 +95,8 @@ struct Asked<'a> {
     transport: &'a StreamableHttp,
     id: u64,
     initializes: bool,
-    /// Whether a stream that broke may be taken up again.
-    resumable: bool,
+    /// Whether it belongs to the session: only then may the session be lost, and a stream that broke be resumed.
+    in_session: bool,
 }
 
 impl Asked<'_> {
@@ -108,9 +108,7 @@ impl Asked<'_> {
         match Relation::of(&body, self.id) {
             // The protocol says so of every 404 within a session. But one that knows the session, and not the method, is
             // an exception: a new session would not help, and would be lost the same way.
-            Relation::Answer
-                if head.status == 404 && self.transport.session.has_id() && !lacks_method(&body) =>
-            {
+            Relation::Answer if head.status == 404 && self.has_session_id() && !lacks_method(&body) => {
                 Err(Refusal::session_lost(head.status))
             }
             Relation::Answer => {
@@ -120,14 +118,21 @@ impl Asked<'_> {
             // Servers that lost the session answer so: they no longer know whom. Any other error belongs to the request that
             // it came for.
             Relation::Nameless(answer) if is_plain_error(head.status) => {
-                if self.transport.has_lost_session(head.status).await {
+                if self.in_session && self.transport.has_lost_session(head.status).await {
                     return Err(Refusal::session_lost(head.status));
                 }
                 self.deliver(answer, turn).await;
                 Ok(())
             }
-            Relation::Nameless(_) | Relation::Other => Err(self.transport.verdict(&head, &body).await),
+            Relation::Nameless(_) | Relation::Other if self.in_session => {
+                Err(self.transport.verdict(&head, &body).await)
+            }
+            Relation::Nameless(_) | Relation::Other => Err(Refusal::of_status(&head, &body)),
         }
+    }
+
+    fn has_session_id(&self) -> bool {
+        self.in_session && self.transport.session.has_id()
     }
 
     async fn json(&self, response: &mut Response) -> Result<(), Refusal> {
@@ -204,7 +209,7 @@ impl Asked<'_> {
                 HttpFailure::StreamEnded
             })
         };
-        while self.resumable && progress.backoff.failures() < RESUME_LIMIT {
+        while self.in_session && progress.backoff.failures() < RESUME_LIMIT {
             let last_id = progress.last_id.as_deref().ok_or_else(ended)?;
             sleep(progress.backoff.next_pause(progress.broken)).await;
             match reopen(self.transport, Some(last_id)).await {

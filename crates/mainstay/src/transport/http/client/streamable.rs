@@ -189,7 +189,7 @@ impl StreamableHttp {
     /// Carries what needs no answer. By these statuses the server may say that it does not know the session.
     async fn send_unanswered(&self, frame: &Frame, may_be_lost: &[u16]) -> Result<(), ()> {
         let sent = async {
-            let headers = self.body_headers(frame.bytes()).await.of_notification();
+            let headers = self.body_headers(frame).await.of_notification();
             let request = self.post(frame.bytes(), headers).await;
             let mut request = request.map_err(Refusal::not_sent)?;
             if !frame.begin() {
@@ -217,11 +217,11 @@ impl StreamableHttp {
     }
 
     /// The headers that repeat parts of a message. Within a session there are none, and it need not be read.
-    pub(super) async fn body_headers(&self, message: &Bytes) -> BodyHeaders {
-        if self.session.is_agreed() {
+    pub(super) async fn body_headers(&self, frame: &Frame) -> BodyHeaders {
+        if self.session.is_agreed() && !frame.is_sessionless() {
             return BodyHeaders::default();
         }
-        BodyHeaders::read(message, self.endpoint.options.params.as_ref()).await
+        BodyHeaders::read(frame.bytes(), self.endpoint.options.params.as_ref()).await
     }
 
     /// A POST of these bytes, with every header it needs.
