@@ -218,7 +218,7 @@ impl Keeper {
     /// A login cannot replace the credential that the configuration gives, so it is tried again slowly.
     fn with_fixed_credential(&self, recovery: Recovery) -> Recovery {
         let is_fixed = || match self.slot.settings.load().target() {
-            Target::Http(target) => target.has_credentials() && target.provider().is_none(),
+            Target::Http(target) => target.has_fixed_credential(),
             Target::Stdio(_) | Target::Custom(_) | Target::Unusable(_) => false,
         };
         match recovery {

@@ -121,6 +121,12 @@ impl HttpTarget {
             || names.any(|name| name.eq_ignore_ascii_case("authorization"))
     }
 
+    /// Whether the configuration gives what no login replaces: a token, or headers. Many servers take a key in a header of their own, so each
+    /// header may be one.
+    pub(crate) fn has_fixed_credential(&self) -> bool {
+        !self.headers.is_empty() || (self.credentials.is_none() && self.bearer_token.is_some())
+    }
+
     /// The provider of the credentials of its requests.
     pub(crate) fn provider(&self) -> Option<&Arc<dyn Credentials>> {
         self.credentials.as_ref().map(|Provider(credentials)| credentials)
