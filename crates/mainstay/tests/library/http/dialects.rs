@@ -151,9 +151,11 @@ async fn a_server_of_both_eras_that_was_down_between_the_losses_keeps_getting_se
         generation = crate::http::support::beyond(&server, generation).await;
         assert_eq!(spoken(&server).0, Era::Legacy);
         remote.stop().await;
-        let _ = echo(&server).await;
+        let is_gone = server.wait_until(SOON, |status| status.state != StateKind::Connected);
+        is_gone.await.expect("the port is closed");
         remote.restart().await.unwrap();
         generation = crate::http::support::beyond(&server, generation).await;
+        assert!(echo(&server).await.is_ok());
         assert_eq!(spoken(&server).0, Era::Legacy);
     }
 }
