@@ -200,7 +200,12 @@ fn parse_idle(text: &str) -> Result<IdleLimit, String> {
 }
 
 pub(crate) fn run(arguments: &DaemonArgs, common: &Common, screen: &Screen) -> Done {
-    let directory = RuntimeDirectory::find(|name| env::var_os(name)).map_err(CommandFailure::failed)?;
+    let directory = RuntimeDirectory::find(|name| env::var_os(name));
+    if let (DaemonCommand::Status { json: true }, Err(error)) = (&arguments.command, &directory) {
+        screen.print(Text::document(&DaemonDocument::without_directory(error)))?;
+        return Ok(Exit::Failed);
+    }
+    let directory = directory.map_err(CommandFailure::failed)?;
     match &arguments.command {
         DaemonCommand::Start(arguments) => start(arguments, common, &directory, false, screen),
         DaemonCommand::Restart(arguments) => start(arguments, common, &directory, true, screen),

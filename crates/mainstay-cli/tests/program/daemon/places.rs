@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::{Shared, server_pid, socket, wait_until};
 use crate::sandbox::MAINSTAY;
+use crate::schemas::assert_output_fits;
 
 fn demo(shared: &Shared) -> crate::sandbox::Ran {
     let mut command = shared
@@ -102,6 +103,21 @@ fn a_directory_that_cannot_be_trusted_is_refused_with_the_remedy() {
     let mut command = shared.sandbox.command(&["connect", "--", "true"]);
     let ran = crate::sandbox::finish(command.env("MAINSTAY_RUNTIME", long).spawn().unwrap());
     ran.exits(1).says("107 are the most").says("MAINSTAY_RUNTIME");
+}
+
+#[test]
+fn the_status_is_a_document_also_if_the_directory_cannot_be_used() {
+    let shared = Shared::new();
+    let mut command = shared.sandbox.command(&["daemon", "status", "--json"]);
+    let ran = crate::sandbox::finish(command.env("MAINSTAY_RUNTIME", "relative").spawn().unwrap());
+    assert_output_fits(&["daemon", "status", "--json"], &ran.stdout);
+    let document = ran.exits(1).json();
+    assert_eq!(
+        (&document["running"], &document["socket"], &document["daemon"]),
+        (&json!(false), &json!(null), &json!(null))
+    );
+    let problem = document["problem"].as_str().unwrap();
+    assert!(problem.contains("MAINSTAY_RUNTIME"), "{problem}");
 }
 
 #[test]
