@@ -5,15 +5,15 @@
 //! daemon runs, or why it cannot run.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::DEFAULT_VARIABLES;
 use crate::runtime_dir::{RuntimeDirError, RuntimeDirectory};
+use crate::runtime_file::open_runtime_file;
 use crate::wait::wait_readable;
 
 /// What the daemon takes from the environment of the process that starts it, beside the default variables: where this user's files are,
@@ -244,37 +244,11 @@ pub fn detach(
     })
 }
 
-/// Opens the log to append to it. Whatever is not a regular file is refused: in another file the log would grow where it is not looked for.
+/// Opens the log to append to it.
 fn open_log(path: &Path) -> io::Result<File> {
-    let opened = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .custom_flags(runtime_file_flags())
-        .open(path);
-    let file = opened.map_err(|error| match fs::symlink_metadata(path) {
-        // A pipe that no process reads, and a socket, have errors that say nothing of that.
-        Ok(found) if !found.is_file() && !found.is_symlink() => not_a_file(),
-        Ok(_) | Err(_) => error,
-    })?;
-    if !file.metadata()?.is_file() {
-        return Err(not_a_file());
-    }
+    let file = open_runtime_file(OpenOptions::new().create(true).append(true), path)?;
     bound_log(&file)?;
     Ok(file)
-}
-
-fn not_a_file() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidInput,
-        "it is not a regular file: remove it, so that the daemon can create one",
-    )
-}
-
-/// The flags for files of the runtime directory: none of them is a link, and opening none of them waits, as it would for a pipe.
-pub fn runtime_file_flags() -> i32 {
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    i32::try_from(flags.bits()).unwrap_or_default()
 }
 
 /// Begins a log from its start when it has become too large.
@@ -335,38 +309,9 @@ impl From<RuntimeDirError> for LaunchError {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
-    use std::os::unix::net::UnixListener;
+    use std::fs;
 
     use super::*;
-
-    #[test]
-    fn a_log_that_is_no_regular_file_is_refused_at_once_with_what_to_do() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = |name: &str| directory.path().join(name);
-        let made = Command::new("mkfifo").arg(path("pipe")).status().unwrap();
-        assert!(made.success());
-        fs::create_dir(path("directory")).unwrap();
-        let _listener = UnixListener::bind(path("socket")).unwrap();
-        let read_pipe = path("read pipe");
-        assert!(Command::new("mkfifo").arg(&read_pipe).status().unwrap().success());
-        let flags = runtime_file_flags();
-        let _reader = OpenOptions::new()
-            .read(true)
-            .custom_flags(flags)
-            .open(&read_pipe)
-            .unwrap();
-        for name in ["pipe", "read pipe", "directory", "socket"] {
-            let error = open_log(&path(name)).unwrap_err().to_string();
-            assert!(
-                error.starts_with("it is not a regular file: remove it"),
-                "{name}: {error}"
-            );
-        }
-        symlink("/dev/null", path("link")).unwrap();
-        let error = open_log(&path("link")).unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::LOOP.raw_os_error()));
-    }
 
     #[test]
     fn a_log_that_has_become_too_large_is_begun_anew() {

@@ -16,17 +16,16 @@ mod launch;
 pub mod lock;
 mod methods;
 mod runtime_dir;
+mod runtime_file;
 mod socket;
 mod wait;
 
 pub use ask::{AskError, end, status, stop};
 pub use dial::{ConnectError, DaemonDialer};
-pub use launch::{
-    DaemonStart, LaunchError, Launcher, StartReport, bound_log, detach, inherited_variables,
-    runtime_file_flags,
-};
+pub use launch::{DaemonStart, LaunchError, Launcher, StartReport, bound_log, detach, inherited_variables};
 pub use methods::only_reads;
 pub use runtime_dir::{RuntimeDirError, RuntimeDirectory};
+pub use runtime_file::open_runtime_file;
 pub use socket::is_listening;
 
 /// The variables that a server gets from the bridge without being named: those that the MCP SDKs pass on.

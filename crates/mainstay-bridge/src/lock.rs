@@ -2,13 +2,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::launch::runtime_file_flags;
+use crate::runtime_file::open_runtime_file;
 
 /// A lock that this process holds. When it is dropped, the file is removed and the lock released.
 pub struct LockFile {
@@ -29,14 +29,9 @@ impl LockFile {
     /// Takes the lock; `None` if another process holds it.
     pub fn try_acquire(path: &Path) -> io::Result<Option<Self>> {
         loop {
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .custom_flags(runtime_file_flags())
-                .open(path)?;
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false);
+            let file = open_runtime_file(&mut options, path)?;
             match Self::lock(file, path)? {
                 LockAttempt::Taken(lock) => return Ok(Some(lock)),
                 LockAttempt::Held => return Ok(None),
@@ -92,10 +87,7 @@ const NOTE_LIMIT: u64 = 64;
 
 /// Opens the file to look at it.
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .custom_flags(runtime_file_flags())
-        .open(path)
+    open_runtime_file(OpenOptions::new().read(true), path)
 }
 
 /// Whether another process holds the lock now.

@@ -227,9 +227,6 @@ impl RuntimeDirectory {
 }
 
 fn remedy(error: &io::Error) -> &'static str {
-    if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
-        return ": it is a link; remove it";
-    }
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             ": make room on its file system, or set MAINSTAY_RUNTIME to a directory elsewhere"

@@ -181,6 +181,9 @@ pub(crate) struct RunArgs {
     /// Start the servers of the configuration only when a host wants one of them
     #[arg(long, hide = true)]
     on_demand: bool,
+    /// Started by launchd at the login
+    #[arg(long, hide = true, conflicts_with_all = ["detach", "take_over", "on_demand", "socket_on_stdin"])]
+    at_login: bool,
     /// Use the socket that a service manager passes as the standard input
     #[arg(long, hide = true, conflicts_with_all = ["detach", "take_over"])]
     socket_on_stdin: bool,
@@ -200,7 +203,12 @@ fn parse_idle(text: &str) -> Result<IdleLimit, String> {
 }
 
 pub(crate) fn run(arguments: &DaemonArgs, common: &Common, screen: &Screen) -> Done {
-    let directory = RuntimeDirectory::find(|name| env::var_os(name)).map_err(CommandFailure::failed)?;
+    let directory = RuntimeDirectory::find(|name| env::var_os(name));
+    if let (DaemonCommand::Status { json: true }, Err(error)) = (&arguments.command, &directory) {
+        screen.print(Text::document(&DaemonDocument::without_directory(error)))?;
+        return Ok(Exit::Failed);
+    }
+    let directory = directory.map_err(CommandFailure::failed)?;
     match &arguments.command {
         DaemonCommand::Start(arguments) => start(arguments, common, &directory, false, screen),
         DaemonCommand::Restart(arguments) => start(arguments, common, &directory, true, screen),
@@ -345,10 +353,12 @@ fn run_here(arguments: &RunArgs, common: &Common, directory: RuntimeDirectory, s
     let starter = match (place.is_inherited(), arguments.on_demand) {
         (true, _) => " by a service manager",
         (false, true) => " by `mainstay connect`",
+        (false, false) if arguments.at_login => " by launchd",
         (false, false) => " by `mainstay daemon`",
     };
     let environment = EnvironmentOwner::Daemon(DaemonOrigin {
         who: daemon_in_words(std::process::id(), SystemTime::now(), starter).into(),
+        // The daemon that launchd starts can be replaced by one with more variables, until the next login.
         is_managed: place.is_inherited(),
     });
     let configuration = configuration(common, environment, screen);

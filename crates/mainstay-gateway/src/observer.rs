@@ -333,7 +333,7 @@ impl<'a> ObservedRequest<'a> {
             }
         }
         if let Some(error) = error {
-            self.span.record("error.type", error.as_str());
+            self.span.record("error.type", &*error.error_type());
             if let OperationError::Rpc(code) = error {
                 self.span.record("rpc.response.status_code", code.to_string());
             }

@@ -270,7 +270,7 @@ impl MachineStep<'_> {
         match (recovery, &self.machine.state) {
             // The server refused the old credential; the next dial uses the new one.
             (
-                Recovery::Login,
+                Recovery::Login | Recovery::RetryCredential,
                 &State::Connecting {
                     is_first,
                     has_new_login: true,

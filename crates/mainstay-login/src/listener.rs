@@ -241,6 +241,22 @@ mod tests {
         (status, String::from_utf8_lossy(&body).into_owned())
     }
 
+    #[tokio::test]
+    async fn no_answer_has_a_date_since_hyper_s_clock_panics_after_the_year_9999() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let (callbacks, _none_comes) = mpsc::channel(1);
+        let listener = CallbackListener::bind(None, callbacks).await.expect("a port");
+        let port = listener.redirect_uri().port().expect("it has one");
+        let mut browser = TcpStream::connect(("127.0.0.1", port)).await.expect("it listens");
+        let request = b"GET /favicon.ico HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        browser.write_all(request).await.expect("written");
+        let mut answer = String::new();
+        browser.read_to_string(&mut answer).await.expect("an answer");
+        let (head, _page) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("HTTP/1.1 404"), "{head}");
+        assert!(!head.to_lowercase().contains("\r\ndate:"), "{head}");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_page_waits_for_the_result_of_the_login_and_tells_it() {
         let (result, told) = oneshot::channel();

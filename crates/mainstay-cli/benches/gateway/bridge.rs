@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -199,11 +200,16 @@ fn first_list(place: &BenchPlace, command: &str, server: Echo) -> Fallible<f64> 
 }
 
 /// Where the daemon and the catalogs are.
-struct BenchPlace(TempDir);
+pub(crate) struct BenchPlace(TempDir);
 
 impl BenchPlace {
-    fn new() -> Fallible<Self> {
+    pub(crate) fn new() -> Fallible<Self> {
         Ok(Self(TempDir::new()?))
+    }
+
+    /// Where the daemon listens.
+    pub(crate) fn runtime(&self) -> PathBuf {
+        self.0.path().join("run")
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -212,7 +218,7 @@ impl BenchPlace {
         let mut command = Command::new(program);
         command
             .args(arguments)
-            .env("MAINSTAY_RUNTIME", self.0.path().join("run"))
+            .env("MAINSTAY_RUNTIME", self.runtime())
             .env("MAINSTAY_CACHE", self.0.path().join("cache"))
             .env_remove("MAINSTAY_LOG")
             .env_remove("MAINSTAY_CONFIG");
@@ -232,7 +238,7 @@ impl Drop for BenchPlace {
 }
 
 /// A host on the standard input and output of a command, that waits for each answer.
-struct BenchHost {
+pub(crate) struct BenchHost {
     process: BenchProcess,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -241,7 +247,7 @@ struct BenchHost {
 
 impl BenchHost {
     /// Starts the command in front of the server, opens a session, and lists the tools.
-    fn start(place: &BenchPlace, command: &str, server: Echo) -> Fallible<Self> {
+    pub(crate) fn start(place: &BenchPlace, command: &str, server: Echo) -> Fallible<Self> {
         let (program, arguments) = (this_program()?, server.arguments());
         let mut words = vec![command, "--", &program];
         words.extend(arguments.iter().map(String::as_str));
@@ -294,7 +300,7 @@ impl BenchHost {
         Ok(host)
     }
 
-    fn call(&mut self) -> Fallible {
+    pub(crate) fn call(&mut self) -> Fallible {
         self.ask(
             "tools/call",
             &json!({ "name": "echo", "arguments": { "text": "x" } }),

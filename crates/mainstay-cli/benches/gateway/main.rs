@@ -24,6 +24,7 @@ mod program;
 mod recovery;
 mod resident;
 mod rivals;
+mod socket_flood;
 mod starting;
 
 use std::error::Error;
@@ -59,6 +60,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("recovery", recovery::measure),
     ("start", starting::measure),
     ("bridge", bridge::measure),
+    ("socket", socket_flood::measure),
     ("memory", resident::measure),
     ("metrics", metrics::measure),
     ("scrape", metrics::measure_scrape),

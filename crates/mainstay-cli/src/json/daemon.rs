@@ -1,7 +1,7 @@
 //! The document of `mainstay daemon status --json`.
 
 use mainstay_bridge::hello::{BridgeStatus, DaemonStatus, Share, SharedServerStatus};
-use mainstay_bridge::{AskError, RuntimeDirectory};
+use mainstay_bridge::{AskError, RuntimeDirError, RuntimeDirectory};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -11,9 +11,10 @@ use super::DocumentVersion;
 pub(crate) struct DaemonDocument<'a> {
     version: DocumentVersion,
     running: bool,
-    socket: String,
+    /// Where a daemon listens; `null` if the runtime directory cannot be used.
+    socket: Option<String>,
     daemon: Option<RunningDaemon<'a>>,
-    /// Why a daemon that runs did not say what it does.
+    /// Why a daemon that runs did not say what it does, or why the runtime directory cannot be used.
     problem: Option<String>,
 }
 
@@ -64,9 +65,20 @@ impl<'a> DaemonDocument<'a> {
         Self {
             version: DocumentVersion,
             running,
-            socket: directory.socket().display().to_string(),
+            socket: Some(directory.socket().display().to_string()),
             daemon,
             problem,
+        }
+    }
+
+    /// Without a directory in which a daemon could run.
+    pub(crate) fn without_directory(error: &RuntimeDirError) -> Self {
+        Self {
+            version: DocumentVersion,
+            running: false,
+            socket: None,
+            daemon: None,
+            problem: Some(error.to_string()),
         }
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn plan(place: &ServicePlace) -> anyhow::Result<ServicePlan> {
 }
 
 fn property_list(place: &ServicePlace, home: &Path) -> String {
-    let words = std::iter::once(place.program.clone()).chain(place.arguments(&[]));
+    let words = std::iter::once(place.program.clone()).chain(place.arguments(&["--at-login"]));
     let words: String = words
         .map(|word| format!("    <string>{}</string>\n", escaped(&word)))
         .collect();

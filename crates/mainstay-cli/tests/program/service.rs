@@ -198,7 +198,10 @@ fn the_property_list_says_what_is_started() {
         .map(|word| word.as_string().unwrap().to_owned())
         .collect();
     let config = sandbox.path("work/a & <b>.json").display().to_string();
-    assert_eq!(arguments, [MAINSTAY, "daemon", "run", "--config", &config]);
+    assert_eq!(
+        arguments,
+        [MAINSTAY, "daemon", "run", "--at-login", "--config", &config]
+    );
     let path = &list["EnvironmentVariables"].as_dictionary().unwrap()["PATH"];
     assert_eq!(path.as_string(), Some("/usr/bin:/opt/a&b"));
     assert_eq!(list["RunAtLoad"].as_boolean(), Some(true));

@@ -4,6 +4,7 @@ use mainstay_control::api::ProblemKind;
 use mainstay_control::{ControlClient, ControlError};
 use mainstay_testkit::fleet::Memory;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::World;
 
@@ -33,6 +34,24 @@ async fn an_unknown_server_is_refused_with_the_nearest_name() {
         .expect_err("no such server");
     let title = &refused.problem().expect("a problem").title;
     assert!(!title.contains(['\u{1b}', '\n']), "{title:?}");
+}
+
+#[tokio::test]
+async fn no_answer_has_a_date_since_hyper_s_clock_panics_after_the_year_9999() {
+    let world = World::one().await;
+    for text in [
+        request("GET", "/api/v1/status", "", ""),
+        "no request of HTTP\r\n\r\n".to_owned(),
+    ] {
+        let (mut near, remote) = tokio::io::duplex(1 << 20);
+        let service = world.service.clone();
+        tokio::spawn(async move { service.serve_connection(remote).await });
+        near.write_all(text.as_bytes()).await.expect("written");
+        let mut answer = String::new();
+        near.read_to_string(&mut answer).await.expect("an answer");
+        let (head, _body) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(!head.to_lowercase().contains("\r\ndate:"), "{head}");
+    }
 }
 
 #[tokio::test]

@@ -3,10 +3,9 @@
 //! The port is noted in the runtime directory, and the next daemon listens there again, so that a page comes back by itself.
 
 use std::env;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::OpenOptions;
+use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
@@ -21,7 +20,10 @@ use tokio::sync::OnceCell;
 
 use super::Daemon;
 use crate::live::state_directory;
-use mainstay_bridge::{RuntimeDirectory, runtime_file_flags};
+use mainstay_bridge::{RuntimeDirectory, open_runtime_file};
+
+/// More than a number takes.
+const NOTE_LIMIT: u64 = 64;
 
 /// Where the dashboard is, once it is open.
 pub(super) struct PagePlace {
@@ -47,7 +49,7 @@ impl PagePlace {
                 let ended = || ApiProblem::new(ProblemKind::Conflict, "the daemon ends");
                 let daemon = daemon.upgrade().ok_or_else(ended)?;
                 let address = daemon.open_page().await.map_err(|error| {
-                    let title = format!("the dashboard cannot listen on 127.0.0.1 ({error})");
+                    let title = format!("the dashboard cannot be opened on 127.0.0.1 ({error})");
                     ApiProblem::new(ProblemKind::Internal, title)
                 })?;
                 Ok(format!("http://{address}"))
@@ -58,25 +60,37 @@ impl PagePlace {
     }
 
     async fn listen(&self) -> io::Result<TcpListener> {
-        let noted = fs::read_to_string(&self.port_file).ok();
-        let noted = noted.and_then(|port| port.trim().parse::<u16>().ok());
-        if let Some(port) = noted
+        if let Some(port) = self.noted_port().map_err(|error| self.in_file(&error))?
             && let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await
         {
             return Ok(listener);
         }
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
-        let mut options = OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .custom_flags(runtime_file_flags())
-            .open(&self.port_file)?;
-        writeln!(file, "{port}")?;
+        self.note(port).map_err(|error| self.in_file(&error))?;
         Ok(listener)
+    }
+
+    /// The port that an earlier daemon noted.
+    fn noted_port(&self) -> io::Result<Option<u16>> {
+        let file = match open_runtime_file(OpenOptions::new().read(true), &self.port_file) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut noted = String::new();
+        let read = file.take(NOTE_LIMIT).read_to_string(&mut noted);
+        Ok(read.ok().and_then(|_| noted.trim().parse().ok()))
+    }
+
+    fn note(&self, port: u16) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        writeln!(open_runtime_file(&mut options, &self.port_file)?, "{port}")
+    }
+
+    fn in_file(&self, error: &io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("{}: {error}", self.port_file.display()))
     }
 }
 
@@ -88,7 +102,10 @@ fn page_key_file() -> Option<PathBuf> {
 impl Daemon {
     /// Opens the dashboard again where an earlier daemon had it: a page may wait for it.
     pub(super) async fn reopen_page(self: &Arc<Self>) {
-        let was_open = self.page.as_ref().is_some_and(|page| page.port_file.exists());
+        let was_open = self
+            .page
+            .as_ref()
+            .is_some_and(|page| page.port_file.symlink_metadata().is_ok());
         if was_open && let Err(error) = self.open_page().await {
             tracing::warn!(%error, "the dashboard is not opened again");
         }

@@ -222,7 +222,9 @@ pub(super) fn losses_are_judged(
         .as_ref()
         .is_some_and(|current| current.has_new_login);
     let is_right = match (recovery, state) {
-        (Recovery::Login, _) if has_new_login => pause.is_some_and(|(pause, _)| pause.is_zero()),
+        (Recovery::Login | Recovery::RetryCredential, _) if has_new_login => {
+            pause.is_some_and(|(pause, _)| pause.is_zero())
+        }
         (Recovery::Login, _) => *state == State::Disconnected(DisconnectReason::AuthRequired),
         (Recovery::RetryCredential, State::Disconnected(DisconnectReason::CredentialRefused(at))) => {
             let WhenSpent::ProbeEvery(period) = policy.when_spent else {

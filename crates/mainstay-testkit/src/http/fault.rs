@@ -37,6 +37,8 @@ pub enum HttpFault {
     CompressedBomb(usize),
     /// Closes the connection after so many bytes of the body.
     DropAfter(usize),
+    /// Sends so many bytes of a JSON body, and then nothing, on a connection that stays open.
+    StopAfter(usize),
     /// Closes the connection after so many events of a stream, without the end that chunked framing has.
     DropAfterEvents(usize),
     /// Ends a stream properly after so many events, answered or not. The rest can be had by resuming.

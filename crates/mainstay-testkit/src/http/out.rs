@@ -92,6 +92,10 @@ impl Out {
         if plan.silent {
             return std::future::pending().await;
         }
+        if let Some(limit) = plan.stop_after {
+            self.send(&body[..limit.min(body.len())]).await?;
+            return std::future::pending().await;
+        }
         match plan.drop_after {
             Some(limit) if limit < body.len() => {
                 self.send(&body[..limit]).await?;

@@ -17,6 +17,7 @@ pub(super) struct Plan {
     pub(super) compression: Option<Compression>,
     pub(super) byte_order_mark: bool,
     pub(super) drop_after: Option<usize>,
+    pub(super) stop_after: Option<usize>,
     pub(super) drop_after_events: Option<usize>,
     pub(super) end_after_events: Option<usize>,
     pub(super) silent: bool,
@@ -97,6 +98,7 @@ impl Plan {
                 self.instead = Some(Instead::HugeBody(bytes));
             }
             HttpFault::DropAfter(bytes) => self.drop_after = Some(bytes),
+            HttpFault::StopAfter(bytes) => self.stop_after = Some(bytes),
             HttpFault::DropAfterEvents(events) => self.drop_after_events = Some(events),
             HttpFault::EndAfterEvents(events) => self.end_after_events = Some(events),
             HttpFault::Silent => self.silent = true,

@@ -137,6 +137,11 @@ impl KnownDialect {
         }
     }
 
+    /// Takes in that the server was down, which explains the session that it lost before or loses next.
+    pub(crate) fn was_down(&mut self) {
+        self.session_losses.forget();
+    }
+
     /// Takes in a dial that failed, with this many attempts left.
     pub(crate) fn dial_failed(&mut self, hint: DialectHint, attempts_left: u32) {
         let known = self.known();
@@ -274,6 +279,18 @@ mod tests {
             Some(Dialect::Legacy),
             "the question may have ended it"
         );
+    }
+
+    #[test]
+    fn a_server_that_loses_its_sessions_because_it_restarts_keeps_getting_them() {
+        let mut known = of_legacy();
+        for _restart in 0..4 {
+            known.was_down();
+            known.session_lost();
+            assert_eq!(known.begin(), Some(Dialect::Legacy));
+        }
+        (0..2).for_each(|_loss| known.session_lost());
+        assert_eq!(known.begin(), Some(Dialect::Modern), "it was up meanwhile");
     }
 
     #[test]

@@ -101,6 +101,9 @@ impl Keeper {
                         .get()
                         .saturating_sub(self.machine.failures() + 1);
                     self.dialect.dial_failed(error.dialect_hint(), attempts_left);
+                    if recovery == Recovery::RetryWhenReachable {
+                        self.dialect.was_down();
+                    }
                 }
                 Input::OpenFailed(generation, recovery)
             }
@@ -150,11 +153,17 @@ impl Keeper {
                 Input::Lost(generation)
             }
             Report::Retired(generation, end, failure) => {
-                if current == Some(generation) && end == End::SessionLost {
-                    self.dialect.session_lost();
+                let recovery = recovery::of_retirement(&end);
+                if current == Some(generation) {
+                    if end == End::SessionLost {
+                        self.dialect.session_lost();
+                    }
+                    if recovery == Recovery::RetryWhenReachable {
+                        self.dialect.was_down();
+                    }
                 }
                 self.note_loss(generation, failure);
-                Input::Retired(generation, recovery::of_retirement(&end))
+                Input::Retired(generation, recovery)
             }
             Report::CallAnswered(generation) => Input::CallAnswered(generation),
             Report::CallFailed(generation, recovery, failure) => {
@@ -174,7 +183,13 @@ impl Keeper {
                 let recovery = self.with_fixed_credential(recovery);
                 Input::CallFailed(generation, recovery, self.other_calls(generation))
             }
-            Report::ProbeNow(generation) => Input::ProbeNow(generation),
+            Report::ProbeNow(generation) => {
+                // The connection of a call broke, or could not be made.
+                if current == Some(generation) {
+                    self.dialect.was_down();
+                }
+                Input::ProbeNow(generation)
+            }
             Report::ProbeAnswered(generation) => Input::ProbeAnswered(generation),
             Report::Closed(generation, stopped) => {
                 self.connection_tasks.remove(&generation);
@@ -203,7 +218,7 @@ impl Keeper {
     /// A login cannot replace the credential that the configuration gives, so it is tried again slowly.
     fn with_fixed_credential(&self, recovery: Recovery) -> Recovery {
         let is_fixed = || match self.slot.settings.load().target() {
-            Target::Http(target) => target.has_credentials() && target.provider().is_none(),
+            Target::Http(target) => target.has_fixed_credential(),
             Target::Stdio(_) | Target::Custom(_) | Target::Unusable(_) => false,
         };
         match recovery {

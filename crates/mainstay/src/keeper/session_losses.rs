@@ -33,6 +33,11 @@ impl SessionLosses {
         }
         is_last
     }
+
+    /// The server was down: it loses its sessions by a restart, and may keep them otherwise.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
 }
 
 #[cfg(test)]

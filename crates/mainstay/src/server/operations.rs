@@ -3,6 +3,7 @@
 //! The number of series is bounded: methods and errors are those in the tables here, and only so many tools have a place of
 //! their own; everything else counts as `other`. Counting a request whose tool is known takes no lock and allocates nothing.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -122,9 +123,19 @@ impl OperationError {
         (may_say && flag().is_some_and(|flag| flag.as_str() == "true")).then_some(Self::Tool)
     }
 
-    /// The error as one word, as in `error.type`.
+    /// The error as one word, as in `error.type` of the metrics. Codes that are not counted separately are one word.
     pub fn as_str(self) -> &'static str {
         ERRORS[self.place()].1
+    }
+
+    /// The error as in `error.type` of a span: each JSON-RPC error is its code.
+    pub fn error_type(self) -> Cow<'static, str> {
+        match self {
+            Self::Rpc(code) => code.to_string().into(),
+            Self::Tool | Self::NotSent | Self::Refused | Self::Unknown | Self::Timeout | Self::Cancelled => {
+                self.as_str().into()
+            }
+        }
     }
 
     /// The place of the error among [`FAILURE_CLASSES`].

@@ -58,6 +58,9 @@ impl TracedAttempt {
             gen_ai.prompt.name = Empty,
             network.transport = Empty,
             network.protocol.name = Empty,
+            network.protocol.version = Empty,
+            server.address = Empty,
+            server.port = Empty,
             rpc.response.status_code = Empty,
             mainstay.server = &*slot.name,
             mainstay.generation = connection.generation.0,
@@ -115,7 +118,7 @@ impl TracedAttempt {
     pub(super) fn ended(&mut self, error: Option<OperationError>) {
         self.has_ended = true;
         if let Some(error) = error {
-            self.span.record("error.type", error.as_str());
+            self.span.record("error.type", &*error.error_type());
             if let OperationError::Rpc(code) = error {
                 self.span.record("rpc.response.status_code", code.to_string());
             }
@@ -166,7 +169,18 @@ fn describe(span: &Span, slot: &Slot, method: &str, connection: &Connection, par
         TransportKind::Stdio => Some("pipe"),
         TransportKind::Http | TransportKind::Sse => {
             span.record("network.protocol.name", "http");
+            // The client speaks no other.
+            span.record("network.protocol.version", "1.1");
             let is_socket = matches!(target, Target::Http(target) if target.unix_socket().is_some());
+            if let (Target::Http(target), false, Some(endpoint)) =
+                (target, is_socket, settings.used_endpoint())
+            {
+                let (host, port) = endpoint.address();
+                if target.shows_host() {
+                    span.record("server.address", host);
+                    span.record("server.port", port);
+                }
+            }
             Some(if is_socket { "unix" } else { "tcp" })
         }
         TransportKind::Custom => None,

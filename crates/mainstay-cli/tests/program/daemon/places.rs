@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use mainstay_bridge::lock::LockFile;
 use mainstay_testkit::FaultyServer;
+use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::json;
 
 use super::{Shared, server_pid, socket, wait_until};
 use crate::sandbox::MAINSTAY;
+use crate::schemas::assert_output_fits;
 
 fn demo(shared: &Shared) -> crate::sandbox::Ran {
     let mut command = shared
@@ -104,31 +106,57 @@ fn a_directory_that_cannot_be_trusted_is_refused_with_the_remedy() {
 }
 
 #[test]
+fn the_status_is_a_document_also_if_the_directory_cannot_be_used() {
+    let shared = Shared::new();
+    let mut command = shared.sandbox.command(&["daemon", "status", "--json"]);
+    let ran = crate::sandbox::finish(command.env("MAINSTAY_RUNTIME", "relative").spawn().unwrap());
+    assert_output_fits(&["daemon", "status", "--json"], &ran.stdout);
+    let document = ran.exits(1).json();
+    assert_eq!(
+        (&document["running"], &document["socket"], &document["daemon"]),
+        (&json!(false), &json!(null), &json!(null))
+    );
+    let problem = document["problem"].as_str().unwrap();
+    assert!(problem.contains("MAINSTAY_RUNTIME"), "{problem}");
+}
+
+#[test]
 fn what_stands_in_the_place_of_the_daemons_files_is_refused_and_not_touched() {
     let shared = Shared::new();
     let other = shared.sandbox.write("other", "precious\n");
     let run = shared.sandbox.path("run");
     fs::create_dir(&run).unwrap();
     fs::set_permissions(&run, fs::Permissions::from_mode(0o700)).unwrap();
-    for (name, is_link, remedy) in [
-        ("daemon.log", true, "it is a link; remove it"),
-        ("daemon.lock", true, "it is a link; remove it"),
-        ("daemon.lock", false, "remove it"),
-        ("daemon.sock", false, "remove it"),
+    type Place = fn(&Path, &Path);
+    let link: Place = |other, path| symlink(other, path).unwrap();
+    let directory: Place = |_, path| fs::create_dir(path).unwrap();
+    let pipe: Place = |_, path| mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).unwrap();
+    for (name, place) in [
+        ("daemon.log", link),
+        ("daemon.log", pipe),
+        ("daemon.lock", link),
+        ("daemon.lock", directory),
+        ("daemon.lock", pipe),
+        ("daemon.start.lock", pipe),
+        ("daemon.sock", directory),
     ] {
         let path = run.join(name);
-        match is_link {
-            true => symlink(&other, &path).unwrap(),
-            false => fs::create_dir(&path).unwrap(),
-        }
-        demo(&shared).exits(1).says(name).says(remedy);
-        match is_link {
-            true => fs::remove_file(&path).unwrap(),
-            false => fs::remove_dir(&path).unwrap(),
+        place(Path::new(&other), &path);
+        demo(&shared).exits(1).says(name).says("remove it");
+        match fs::symlink_metadata(&path).unwrap().is_dir() {
+            true => fs::remove_dir(&path).unwrap(),
+            false => fs::remove_file(&path).unwrap(),
         }
         assert_eq!(fs::read_to_string(&other).unwrap(), "precious\n", "{name}");
     }
+    // Without the dashboard, the daemon serves hosts all the same.
+    pipe(Path::new(&other), &run.join("page.port"));
     demo(&shared).exits(0);
+    let log = fs::read_to_string(run.join("daemon.log")).unwrap();
+    assert!(
+        log.contains("page.port: it is not a regular file: remove it"),
+        "{log}"
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A daemon does not have the variables of a person's shell. What it lacks is reported with what helps.
 
 use std::fs;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
@@ -58,6 +59,27 @@ fn a_variable_that_only_the_shell_has_is_passed_on_by_the_command_that_the_error
         .exits(2)
         .says("\"GREETING\" is not one");
     with_greeting(&shared, &["daemon", "restart", "--env", "GREETING"]).exits(0);
+    wait_until("the server runs", || state(&shared)["state"] == "connected");
+}
+
+#[test]
+fn a_daemon_that_launchd_started_is_named_so_and_can_be_replaced_by_one_with_the_variable() {
+    let shared = shared();
+    let mut started = shared.sandbox.command(&["daemon", "run", "--at-login"]);
+    let mut started = started
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("the daemon runs", || shared.status().is_some());
+    wait_until("the server failed", || {
+        state(&shared)["state"] == "permanently_failed"
+    });
+    let why = state(&shared).to_string();
+    assert!(why.contains("by launchd)"), "{why}");
+    assert!(why.contains(RESTART), "{why}");
+    with_greeting(&shared, &["daemon", "restart", "--env", "GREETING"]).exits(0);
+    assert!(started.wait().unwrap().success(), "launchd starts no other one");
     wait_until("the server runs", || state(&shared)["state"] == "connected");
 }
 

@@ -212,6 +212,16 @@ async fn in_version(world: &World, version: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_the_door_itself_does_not_write_has_no_date() {
+    let world = World::open(HttpDoor::new()).await;
+    // hyper refuses it, and takes the date of its answers from a clock that panics after the year 9999.
+    let refused = world.send_text("no request of HTTP\r\n\r\n").await;
+    assert_eq!((refused.status, refused.header("date")), (400, None));
+    let answered = world.send(Ask::new("GET", "/healthz")).await;
+    assert!(answered.header("date").is_some(), "the door writes it");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_body_whose_length_is_not_announced_is_bounded_too() {
     let world = World::open(HttpDoor::new().max_body(100)).await;
     let ask = Ask::new("POST", "/mcp")

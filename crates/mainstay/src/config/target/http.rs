@@ -83,6 +83,14 @@ impl HttpTarget {
         &self.url
     }
 
+    /// Whether the host of its address was written as it is, and not as a variable, which may hold a secret.
+    pub(crate) fn shows_host(&self) -> bool {
+        let shown = self.url.shown();
+        let from_host = shown.split_once("://").map_or(shown, |(_, rest)| rest);
+        let authority = from_host.split(['/', '?', '#']).next();
+        authority.is_some_and(|authority| !authority.contains("${"))
+    }
+
     /// Which transport it speaks.
     pub fn kind(&self) -> HttpKind {
         self.kind
@@ -119,6 +127,12 @@ impl HttpTarget {
         self.credentials.is_some()
             || self.bearer_token.is_some()
             || names.any(|name| name.eq_ignore_ascii_case("authorization"))
+    }
+
+    /// Whether the configuration gives what no login replaces: a token, or headers. Many servers take a key in a header of their own, so each
+    /// header may be one.
+    pub(crate) fn has_fixed_credential(&self) -> bool {
+        !self.headers.is_empty() || (self.credentials.is_none() && self.bearer_token.is_some())
     }
 
     /// The provider of the credentials of its requests.
@@ -295,6 +309,19 @@ mod tests {
         ] {
             assert_eq!(without_secrets(ConfigText::from(written)).shown(), shown);
             assert_eq!(without_secrets(ConfigText::from(written)).value(), written);
+        }
+    }
+
+    #[test]
+    fn a_host_that_a_variable_gave_is_not_shown() {
+        for (written, shows) in [
+            ("https://mcp.example/${PATH}?key=${KEY}", true),
+            ("https://${HOST}/mcp", false),
+            ("https://${HOST}", false),
+            ("${URL}", false),
+        ] {
+            let url = ConfigText::hidden("https://hush.example/mcp", written);
+            assert_eq!(HttpTarget::new(url).shows_host(), shows, "{written}");
         }
     }
 

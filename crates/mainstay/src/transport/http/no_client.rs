@@ -22,6 +22,10 @@ impl Endpoint {
         match self.0 {}
     }
 
+    pub(crate) fn address(&self) -> (&str, u16) {
+        match self.0 {}
+    }
+
     pub(crate) fn showing(&self, _params: Arc<dyn ParamHeaders>) -> Self {
         match self.0 {}
     }

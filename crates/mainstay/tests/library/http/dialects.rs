@@ -141,6 +141,26 @@ async fn a_server_of_both_eras_that_keeps_losing_its_session_is_spoken_to_withou
 }
 
 #[tokio::test]
+async fn a_server_of_both_eras_that_was_down_between_the_losses_keeps_getting_sessions() {
+    let mut remote = well(Speaks::Both).await;
+    let (_fleet, server) = keep(web_at(&remote));
+    let mut generation = connected(&server).await;
+    for _restart in 0..4 {
+        remote.forget_sessions();
+        let _ = echo(&server).await;
+        generation = crate::http::support::beyond(&server, generation).await;
+        assert_eq!(spoken(&server).0, Era::Legacy);
+        remote.stop().await;
+        let is_gone = server.wait_until(SOON, |status| status.state != StateKind::Connected);
+        is_gone.await.expect("the port is closed");
+        remote.restart().await.unwrap();
+        generation = crate::http::support::beyond(&server, generation).await;
+        assert!(echo(&server).await.is_ok());
+        assert_eq!(spoken(&server).0, Era::Legacy);
+    }
+}
+
+#[tokio::test]
 async fn a_restart_gives_a_server_that_lost_its_sessions_another_one() {
     let remote = well(Speaks::Both).await;
     let (_fleet, server) = keep(web_at(&remote));

@@ -299,6 +299,26 @@ async fn an_answer_past_the_bound_is_given_up_and_nothing_else_is() {
 }
 
 #[tokio::test]
+async fn answers_that_the_server_gives_on_each_others_streams_complete_no_call() {
+    for speaks in ERAS {
+        let stage = stage(speaks, HttpFault::SwapAnswers).await;
+        connected(&stage.server).await;
+        let append = async |key: &str| {
+            let options = CallOptions::default().timeout(SOON);
+            let arguments = json!({ "key": key });
+            stage.server.call("append", &arguments).options(options).await
+        };
+        let (one, two) = tokio::join!(append("one"), append("two"));
+        for ended in [one, two] {
+            let error = ended.expect_err("only the other one's answer came");
+            assert!(error.may_have_run(), "{speaks:?}: {error:?}");
+        }
+        stage.remote.edit_http(|http| http.rules.clear());
+        assert!(echo(&stage.server).await.is_ok());
+    }
+}
+
+#[tokio::test]
 async fn answers_that_the_server_gives_to_the_wrong_session_reach_nobody() {
     let remote = serve(Script::new(), HttpScript::new()).await;
     let url = remote.url("/mcp");

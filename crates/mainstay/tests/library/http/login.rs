@@ -1,11 +1,13 @@
 //! Servers that want a login: no attempt is wasted on them, and whatever may have been the login brings them back.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use mainstay::lifecycle::Cause;
+use mainstay::config::{HttpTarget, ServerBuilder};
+use mainstay::lifecycle::{Cause, WhenSpent};
 use mainstay::server::Reason;
 use mainstay::transport::http::{Authorizing, BearerToken, Challenge, Changing, Credentials};
-use mainstay::{CallError, CallErrorKind, Failure, Fleet, Outcome, Server, StateKind, Status};
+use mainstay::{CallError, CallErrorKind, Failure, Fleet, Outcome, Policy, Server, StateKind, Status};
 use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript, HttpStep};
 use mainstay_testkit::{Occurrence, Script, Speaks};
 use reqwest::header::HeaderValue;
@@ -13,8 +15,8 @@ use serde_json::json;
 use tokio::sync::{Notify, watch};
 
 use crate::http::support::{
-    ERAS, SOON, call, connected, echo, generation_of, keep, next_event, probing, running_append, seen, sent,
-    serve, web_at,
+    ERAS, SOON, call, connected, echo, fleet, generation_of, keep, next_event, probing, quick,
+    running_append, seen, sent, serve, web_at,
 };
 
 const METADATA: &str = "http://127.0.0.1/.well-known/oauth-protected-resource/mcp";
@@ -250,6 +252,33 @@ async fn a_refused_token_of_the_configuration_is_tried_again_slowly() {
     let (_fleet, server) = keep(web_at(&remote).bearer_token("other"));
     let status = is_refused(&server).await;
     assert!(status.next_retry.is_some(), "no login can help, so time must");
+}
+
+#[tokio::test]
+async fn a_credential_of_the_configuration_that_is_refused_once_lets_the_server_come_back() {
+    let with_token = |server: ServerBuilder<HttpTarget>| server.bearer_token("good");
+    let with_key = |server: ServerBuilder<HttpTarget>| server.header("X-Api-Key", "good");
+    let with_key_and_logins = |server: ServerBuilder<HttpTarget>| {
+        let none = Arc::new(BearerToken::new("none"));
+        server.header("X-Api-Key", "good").credentials(none)
+    };
+    let configured: [fn(_) -> _; 3] = [with_token, with_key, with_key_and_logins];
+    for configured in configured {
+        let once = HttpRule::on("initialize", unauthorized()).occurrence(Occurrence::Nth(1));
+        let remote = serve(Script::new(), HttpScript::new().rule(once)).await;
+        let policy = Policy {
+            when_spent: WhenSpent::ProbeEvery(Duration::from_millis(50)),
+            ..quick()
+        };
+        let fleet = fleet([]);
+        let mut events = fleet.events();
+        fleet
+            .apply([configured(web_at(&remote)).policy(policy).build().unwrap()])
+            .await;
+        let refused = next_event(&mut events, |event| event.to == StateKind::Disconnected).await;
+        assert_eq!(refused.cause, Cause::LoginRequired);
+        connected(&fleet.server("web").unwrap()).await;
+    }
 }
 
 #[tokio::test]

@@ -82,6 +82,12 @@ impl Endpoint {
         self.options.credentials.clone()
     }
 
+    /// The host and the port of its address.
+    pub(crate) fn address(&self) -> (&str, u16) {
+        let port = self.url.port_or_known_default();
+        (self.url.host_str().unwrap_or_default(), port.unwrap_or_default())
+    }
+
     /// The same for calls that show these arguments in headers.
     pub(crate) fn showing(&self, params: Arc<dyn ParamHeaders>) -> Self {
         let options = self.options.clone().param_headers(params);

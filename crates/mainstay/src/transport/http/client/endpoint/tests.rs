@@ -100,6 +100,19 @@ fn a_door_is_where_the_address_or_the_socket_is() {
 }
 
 #[test]
+fn a_port_is_watched_unless_its_connections_are_encrypted() {
+    let watched = |url, options: HttpOptions| {
+        let endpoint = Endpoint::new(url, options.environment_proxies(false)).unwrap();
+        endpoint.watched_port().is_some()
+    };
+    assert!(watched("http://mcp.example/mcp", HttpOptions::new()));
+    assert!(!watched("https://mcp.example/mcp", HttpOptions::new()), "TLS");
+    let socket = || HttpOptions::new().unix_socket("/run/mcp.sock");
+    assert!(watched("http://mcp.example/mcp", socket()));
+    assert!(!watched("https://mcp.example/mcp", socket()), "TLS in a socket");
+}
+
+#[test]
 fn a_credential_in_an_address_is_refused_and_not_shown() {
     for url in [
         "http://hush@mcp.example/mcp",

@@ -313,6 +313,15 @@ fn a_connection_is_kept_a_little_shorter_than_its_server_says_it_does() {
         let headers = said.map(|said| (KEEP_ALIVE, said.parse().unwrap()));
         assert_eq!(keep_alive(&headers.into_iter().collect()), expected, "{said:?}");
     }
+    for (said, expected) in [
+        ("close", Duration::ZERO),
+        ("Close", Duration::ZERO),
+        ("keep-alive", millis(19_000)),
+    ] {
+        let headers = [(CONNECTION, said), (KEEP_ALIVE, "timeout=20")];
+        let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
+        assert_eq!(keep_alive(&headers.into_iter().collect()), expected, "{said}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

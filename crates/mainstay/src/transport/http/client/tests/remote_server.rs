@@ -12,7 +12,9 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::transport::http::{Http, HttpFailure, HttpOptions};
-use crate::transport::{End, Frame, Inbound, Outbound, Oversized, Purpose, SendFailure, Transport};
+use crate::transport::{
+    End, Frame, Inbound, MessageStream, Outbound, Oversized, Purpose, SendFailure, Transport,
+};
 use crate::wire::Outcome;
 
 /// Longer than anything takes on a busy machine; reached only by a test that fails.
@@ -240,7 +242,7 @@ impl Exchange {
 /// What an owner is told.
 #[derive(Debug)]
 pub(crate) enum Received {
-    Message(Bytes),
+    Message(MessageStream, Bytes),
     Missed,
     Failed(u64, SendFailure),
     Retired(End),
@@ -256,7 +258,16 @@ struct Notes(mpsc::UnboundedSender<Received>);
 
 impl Inbound for Notes {
     fn message(&self, message: Bytes) {
-        let _ = self.0.send(Received::Message(message));
+        let _ = self.0.send(Received::Message(MessageStream::Only, message));
+    }
+
+    fn message_of(&self, request: u64, message: Bytes) {
+        let stream = MessageStream::OfRequest(request);
+        let _ = self.0.send(Received::Message(stream, message));
+    }
+
+    fn message_unasked(&self, message: Bytes) {
+        let _ = self.0.send(Received::Message(MessageStream::Unasked, message));
     }
 
     fn oversized(&self, _skipped: Oversized<'_>) {
@@ -350,8 +361,13 @@ impl Owner {
     }
 
     pub(crate) async fn message(&mut self) -> String {
+        self.message_and_stream().await.1
+    }
+
+    /// The next message, and the stream that it came on.
+    pub(crate) async fn message_and_stream(&mut self) -> (MessageStream, String) {
         match self.received().await {
-            Received::Message(message) => String::from_utf8(message.to_vec()).unwrap(),
+            Received::Message(stream, message) => (stream, String::from_utf8(message.to_vec()).unwrap()),
             other => panic!("{other:?}"),
         }
     }

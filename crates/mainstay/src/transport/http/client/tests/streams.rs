@@ -104,6 +104,36 @@ async fn a_stream_with_event_ids_is_taken_up_again_until_the_answer() {
 }
 
 #[tokio::test]
+async fn the_owner_learns_on_which_stream_each_message_came() {
+    use crate::transport::MessageStream::{OfRequest, Unasked};
+    let (remote, mut owner) = Owner::start(HttpOptions::new()).await;
+    let mut standing = Owner::session(&remote, &mut owner).await;
+    standing.events("").await;
+    // The answer to a request that runs, on the stream of no request.
+    owner.ask(2, "a");
+    let mut asked = remote.next().await;
+    standing.event(&format!("data: {}\n\n", json(2))).await;
+    assert_eq!(owner.message_and_stream().await, (Unasked, json(2)));
+    // The answer to another request, on the stream of this one, and then where that one was resumed.
+    asked.events("").await;
+    asked
+        .event(&format!("id: e1\nretry: 1\ndata: {}\n\n", json(3)))
+        .await;
+    assert_eq!(owner.message_and_stream().await, (OfRequest(2), json(3)));
+    asked.end().await;
+    let mut resumed = remote.next_of("GET").await;
+    resumed.events("").await;
+    resumed.event(&format!("data: {}\n\n", json(2))).await;
+    assert_eq!(owner.message_and_stream().await, (OfRequest(2), json(2)));
+    // One that is no stream.
+    owner.ask(4, "a");
+    let asked = remote.next_of("POST").await;
+    let content = "content-type: application/json\r\n";
+    asked.answer(200, content, &json(4)).await;
+    assert_eq!(owner.message_and_stream().await, (OfRequest(4), json(4)));
+}
+
+#[tokio::test]
 async fn a_server_killed_in_the_middle_of_a_resumable_answer_fails_the_request_within_milliseconds() {
     let (mut remote, mut owner) = Owner::start_session().await;
     owner.ask(2, "a");
