@@ -130,11 +130,16 @@ pub(super) fn event(event: &EventRecord, paint: Paint) -> Text {
             outcome,
         } => {
             let mut said = text!("{} {}", plain(command), actor(by));
-            if let Some(refused) = refused {
-                said.push(paint.ink(Ink::Red, text!(", refused: {}", plain(refused))));
-            }
-            if let Some(outcome) = outcome {
-                said.push(text!(": {}", plain(&outcome.replace('_', " "))));
+            let outcome = outcome.as_deref().map(|outcome| outcome.replace('_', " "));
+            match (outcome, refused) {
+                (None, None) => {}
+                (None, Some(refused)) => {
+                    said.push(paint.ink(Ink::Red, text!(", refused: {}", plain(refused))));
+                }
+                (Some(outcome), None) => said.push(text!(": {}", plain(&outcome))),
+                (Some(outcome), Some(why)) => {
+                    said.push(paint.ink(Ink::Red, text!(": {}: {}", plain(&outcome), plain(why))));
+                }
             }
             said
         }
