@@ -301,6 +301,11 @@ mod tests {
                 json!({ "type": "command", "command": "call echo", "by": by("dashboard"), "refused": null, "outcome": "not_sent" }),
             ),
             shown(
+                Some("web"),
+                json!({ "type": "command", "command": "login", "by": by("dashboard"), "refused": "it was \u{1b}[2Jrefused",
+                    "outcome": "failed" }),
+            ),
+            shown(
                 None,
                 json!({ "type": "reloaded", "by": by("file"), "report": report }),
             ),
@@ -325,6 +330,7 @@ mod tests {
 2027-01-15T08:00:00.000Z  web  connected (opened again)
 2027-01-15T08:00:00.000Z  web  restart through the API (curl/8), refused: it is disabled
 2027-01-15T08:00:00.000Z  web  call echo in the dashboard: not sent
+2027-01-15T08:00:00.000Z  web  login in the dashboard: failed: it was refused
 2027-01-15T08:00:00.000Z  configuration applied because the file changed: added a, b; removed c; 2 servers left alone
 2027-01-15T08:00:00.000Z  configuration refused by a signal: mcp.json:2:3: not JSON; correct the file
 2027-01-15T08:00:00.000Z  web  offers changed: +tool new, -prompt old, ~tool other and 2 more
