@@ -234,10 +234,19 @@ try {
     await other.close();
   });
   await step("a server that is wrong comes first, with its reason", async () => {
-    await row("broken").locator(".why", { hasText: /no database|exit|status 3/ }).waitFor();
+    await row("broken").locator(".why", { hasText: /exit status 3 \(no database\)$/ }).waitFor();
     await row("search").locator(".badge", { hasText: "login needed" }).waitFor();
     const first = (await page.locator("tbody tr th a").allTextContents()).slice(0, 2);
     check(first.sort().join() === "broken,search", `the first rows are ${first}`);
+    await page.locator("#program", { hasText: "2 of 4 servers up" }).waitFor();
+  });
+  await step("an attempt beyond the budget is not said to be one of it", async () => {
+    const said = (attempt) => page.evaluate(async (attempt) => {
+      const { why } = await import("./servers.js");
+      return why({ state: "disconnected", attempt, budget: 10 }, 0);
+    }, attempt);
+    const [last, beyond] = [await said(10), await said(11)];
+    check(last === "attempt 10 of 10" && beyond === "attempt 11", `they are "${last}" and "${beyond}"`);
   });
   await step("a killed server's row changes without a reload", async () => {
     const generation = async () => Number((await row("demo").locator(".state").innerText()).match(/generation\s(\d+)/)?.[1] ?? 0);
@@ -265,6 +274,16 @@ try {
     await tool.locator("label", { hasText: "loud" }).locator("select").selectOption({ label: "true" });
     await tool.getByRole("button", { name: "Call" }).click();
     await tool.locator(".result", { hasText: "ABCABCABC" }).waitFor();
+  });
+  await step("a call that its server did not survive may have run, which is said once", async () => {
+    const tool = page.locator("details.tool", { has: page.locator("summary", { hasText: "die" }) });
+    await tool.locator("summary").first().click();
+    await tool.getByRole("button", { name: "Call" }).click();
+    const said = tool.locator("[role=status]", { hasText: /^failed after/ });
+    await said.waitFor();
+    const text = await said.textContent();
+    check(text.endsWith(" (it may have run)") && text.match(/may have run/g).length === 1, `it says "${text}"`);
+    await page.locator(".title .badge", { hasText: "connected" }).waitFor();
   });
   await step("hostile names and descriptions are text", async () => {
     const script = page.locator("details.tool", { hasText: "<script>" }).first();
@@ -308,6 +327,21 @@ try {
     await lost.locator("summary", { hasText: "messages before that" }).click();
     await lost.locator(".messages tr", { hasText: "tools/call grow" }).first().waitFor();
     await page.screenshot({ path: join(directory, "recorder.png"), fullPage: true });
+  });
+  await step("a login as a client that was registered before offers to register it again", async () => {
+    await page.goto(`http://127.0.0.1:${port}/ui/#/servers/search`);
+    const bodies = [];
+    const answered = async (route) => {
+      bodies.push(route.request().postData());
+      await route.fulfill({ json: { state: "waiting", address: `http://127.0.0.1:9/${bodies.length}`, error: null, reuses_registration: bodies.length === 1 } });
+    };
+    await page.route("**/servers/search/login", answered);
+    await page.getByRole("button", { name: "Log in" }).click();
+    await page.getByRole("button", { name: "Register again" }).click();
+    await page.locator('a[href="http://127.0.0.1:9/2"]').waitFor();
+    check(await page.getByRole("button", { name: "Register again" }).count() === 0, "a new client is offered to register again");
+    check(bodies[0] === null && bodies[1] === '{"register_again":true}', `the requests were ${bodies.join(" and ")}`);
+    await page.unroute("**/servers/search/login", answered);
   });
   await step("a server that needs a login has a button, and is connected when the person has logged in", async () => {
     await page.goto(`http://127.0.0.1:${port}/ui/#/`);

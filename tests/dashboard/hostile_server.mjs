@@ -7,6 +7,7 @@ const tools = [
   { name: "<script>window.harmed=1</script>", description: `<img src=x onerror="window.harmed=2"> \u001b[2J\u001b]0;title\u0007 \u202Eevil\u202C`, inputSchema: { type: "object", properties: { "<b>bold</b>": { type: "string", description: "<script>window.harmed=3</script>", enum: ["\"><svg onload=window.harmed=4>", "b"] } } } },
   { name: "wait", description: "Never answers", inputSchema: { type: "object" } },
   { name: "grow", description: "Offers more from now on", inputSchema: { type: "object" } },
+  { name: "die", description: "Ends the server", inputSchema: { type: "object" } },
   { name: "long", description: long, inputSchema: { type: "object" } },
 ];
 
@@ -21,6 +22,7 @@ createInterface({ input: process.stdin }).on("line", (line) => {
     case "tools/list": return answer({ tools });
     case "tools/call": {
       if (message.params.name === "wait") return undefined;
+      if (message.params.name === "die") process.exit(1);
       if (message.params.name === "grow") {
         tools.push({ name: "<img src=x onerror=window.harmed=7>", description: "new", inputSchema: { type: "object" } });
         tools[0].description = "<script>window.harmed=8</script> \u202Echanged\u202C";

@@ -1,7 +1,7 @@
 //! The logins that people begin through the API: at most one for each server.
 //!
 //! A login runs in a task of its own until the person is done, or until its provider gives it up. A second request to log in
-//! gets the address of the login that waits.
+//! gets the address of the login that waits, unless it asks for a new registration of the client.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,9 +10,10 @@ use std::time::Duration;
 use mainstay::Server;
 use mainstay::transport::http::{PendingLogin, ServerLoginError};
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot, watch};
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use crate::api::{ApiProblem, LoginProgress, LoginState, ProblemKind};
+use crate::api::{ApiProblem, LoginBeginning, LoginProgress, LoginState, ProblemKind};
 
 /// How long it may take to ask the server and its authorization server: a few requests of 10 s at most.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -38,6 +39,15 @@ struct LoginPlace {
 struct RunningLogin {
     progress: watch::Receiver<LoginProgress>,
     pasted: mpsc::Sender<PastedAddress>,
+    task: AbortHandle,
+}
+
+/// A login that was begun, or found.
+pub(crate) struct BegunLogin {
+    progress: watch::Receiver<LoginProgress>,
+    needs_person: bool,
+    /// Whether it was begun just now.
+    pub(crate) is_new: bool,
 }
 
 struct PastedAddress {
@@ -46,40 +56,60 @@ struct PastedAddress {
 }
 
 impl PersonLogins {
-    /// Begins a login, or finds the one that waits for its person.
-    pub(crate) async fn begin(&self, name: &str, server: &Server) -> Result<LoginProgress, ApiProblem> {
+    /// Begins a login, or finds the one that waits for its person. One that registers the client again takes the place of the one that
+    /// waits.
+    pub(crate) async fn begin(
+        &self,
+        name: &str,
+        server: &Server,
+        beginning: &LoginBeginning,
+    ) -> Result<BegunLogin, ApiProblem> {
         let place = lock(&self.by_server).entry(name.to_owned()).or_default().clone();
         let _beginning = place.beginning.lock().await;
         if let Some(running) = place.running()
             && running.progress.borrow().state == LoginState::Waiting
         {
-            return Ok(running.progress.borrow().clone());
+            if !beginning.register_again {
+                return Ok(BegunLogin {
+                    progress: running.progress,
+                    needs_person: true,
+                    is_new: false,
+                });
+            }
+            *lock(&place.running) = None;
+            running.give_up().await;
         }
-        let begun = timeout(BEGIN_TIMEOUT, server.login()).await;
-        let begun = begun.map_err(|_elapsed| {
+        let begun = timeout(BEGIN_TIMEOUT, async {
+            match beginning.register_again {
+                true => server.login_as_new_client().await,
+                false => server.login().await,
+            }
+        });
+        let begun = begun.await.map_err(|_elapsed| {
             let title = "the server or its authorization server did not answer in time";
             ApiProblem::new(ProblemKind::TimedOut, title).at(name)
         })?;
         let login = begun.map_err(|error| not_begun(name, &error))?;
+        let needs_person = login.address().is_some();
         let waiting = LoginProgress {
             state: LoginState::Waiting,
             address: login.address().map(str::to_owned),
             error: None,
+            reuses_registration: login.reuses_registration(),
         };
-        let (progress, seen) = watch::channel(waiting);
+        let (sender, progress) = watch::channel(waiting);
         let (pasted, addresses) = mpsc::channel(PASTED_LIMIT);
+        let task = tokio::spawn(run(login, addresses, sender)).abort_handle();
         *lock(&place.running) = Some(RunningLogin {
-            progress: seen.clone(),
+            progress: progress.clone(),
             pasted,
+            task,
         });
-        let needs_person = login.address().is_some();
-        tokio::spawn(run(login, addresses, progress));
-        let mut seen = seen;
-        if needs_person {
-            return Ok(seen.borrow().clone());
-        }
-        // The provider has the token already, or is about to fail.
-        Ok(ended(&mut seen).await)
+        Ok(BegunLogin {
+            progress,
+            needs_person,
+            is_new: true,
+        })
     }
 
     /// How far the last login of a server has come.
@@ -89,6 +119,7 @@ impl PersonLogins {
             state,
             address: None,
             error: None,
+            reuses_registration: false,
         };
         let Some(place) = place else {
             return state(LoginState::None);
@@ -134,6 +165,36 @@ impl LoginPlace {
     }
 }
 
+impl RunningLogin {
+    /// Gives the login up, and waits until it is gone: the next one may need its port.
+    async fn give_up(mut self) {
+        self.task.abort();
+        let gone = self.progress.wait_for(|now| now.state != LoginState::Waiting);
+        // An error says that its task is gone. What it returns otherwise locks the value.
+        drop(gone.await);
+    }
+}
+
+impl BegunLogin {
+    /// How far the login is: if it needs no person, the provider has the token already, or is about to fail.
+    pub(crate) async fn progress(&self) -> LoginProgress {
+        let mut progress = self.progress.clone();
+        match self.needs_person {
+            true => progress.borrow().clone(),
+            false => ended(&mut progress).await,
+        }
+    }
+
+    /// How the login ends; `None` if it is given up.
+    pub(crate) fn end(&self) -> impl Future<Output = Option<LoginProgress>> + Send + use<> {
+        let mut progress = self.progress.clone();
+        async move {
+            let ended = progress.wait_for(|now| now.state != LoginState::Waiting).await;
+            ended.ok().map(|ended| ended.clone())
+        }
+    }
+}
+
 /// How a login ended. One that takes longer than expected is still waiting.
 async fn ended(progress: &mut watch::Receiver<LoginProgress>) -> LoginProgress {
     let waited = timeout(
@@ -164,10 +225,13 @@ async fn run(
         Ok(_summary) => (LoginState::LoggedIn, None),
         Err(error) => (LoginState::Failed, Some(error.to_string())),
     };
-    progress.send_replace(LoginProgress {
-        state,
-        address: None,
-        error,
+    progress.send_modify(|now| {
+        *now = LoginProgress {
+            state,
+            address: None,
+            error,
+            reuses_registration: now.reuses_registration,
+        };
     });
 }
 

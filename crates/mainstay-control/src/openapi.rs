@@ -65,9 +65,9 @@ struct Document;
 )]
 mod paths {
     use crate::api::{
-        ApiProblem, CallReport, CallRequest, CatalogDocument, EntryDocument, EventPage, LoginCallback,
-        LoginProgress, PageLink, PingReport, ProgramStatus, RecordingDocument, RefreshReport, ReloadReport,
-        ServerList, ServerStatus, SessionList, StderrPage,
+        ApiProblem, CallReport, CallRequest, CatalogDocument, EntryDocument, EventPage, LoginBeginning,
+        LoginCallback, LoginProgress, PageLink, PingReport, ProgramStatus, RecordingDocument, RefreshReport,
+        ReloadReport, ServerList, ServerStatus, SessionList, StderrPage,
     };
 
     /// The program as a whole.
@@ -336,13 +336,15 @@ mod paths {
     fn cancel_call() {}
 
     /// Begins a login to a server, or finds the one that waits. The person opens `address` in a browser on the machine of the
-    /// program; then the server connects by itself.
+    /// program; then the server connects by itself. If the browser says that the client is unknown, begin it with `register_again`.
     #[utoipa::path(
         post,
         path = "/api/v1/servers/{name}/login",
         params(("name" = String, Path)),
+        request_body = Option<LoginBeginning>,
         responses(
             (status = 200, body = LoginProgress),
+            (status = 400, body = ApiProblem),
             (status = 404, body = ApiProblem),
             (status = 408, body = ApiProblem),
             (status = 409, body = ApiProblem)

@@ -68,7 +68,7 @@ export function line(event) {
       if (event.next_retry_ms && event.next_retry_ms > event.at_ms) parts.push(`next attempt after ${duration(event.next_retry_ms - event.at_ms)}`);
       return parts.filter(Boolean).join(" · ");
     }
-    case "command": return `${event.command} by ${by(event.by)}${event.refused ? `, refused: ${plain(event.refused, 200)}` : ""}${event.outcome ? `: ${plain(event.outcome, 20)}` : ""}`;
+    case "command": return `${event.command} by ${by(event.by)}${event.outcome ? `: ${words(plain(event.outcome, 20))}` : event.refused ? ", refused" : ""}${event.refused ? `: ${plain(event.refused, 200)}` : ""}`;
     case "reloaded": return `configuration applied, by ${by(event.by)}: ${report(event.report)}`;
     case "reload_refused": return `configuration refused, by ${by(event.by)}: ${plain(event.title, 300)}`;
     case "catalog_changed": return `offers changed: ${summary(event)}`;

@@ -14,7 +14,7 @@ export class LoginPanel {
   constructor(frame, name) {
     this.#frame = frame;
     this.#name = name;
-    this.#button.addEventListener("click", () => this.#begin());
+    this.#button.addEventListener("click", () => this.#begin(this.#button));
     this.root = element("div", { class: "login", hidden: true },
       element("p", {}, "It needs a login. ", this.#button, " ", this.#said), this.#more);
   }
@@ -28,15 +28,15 @@ export class LoginPanel {
     setChildren(this.#more, []);
   }
 
-  async #begin() {
-    this.#button.disabled = true;
+  async #begin(button, body) {
+    button.disabled = true;
     setText(this.#said, "asking the server…");
     try {
-      this.#show(await request(`${serverPath(this.#name)}/login`, { method: "POST" }));
+      this.#show(await request(`${serverPath(this.#name)}/login`, { method: "POST", body }));
     } catch (error) {
       setText(this.#said, `${plain(error.message, 300)} On its machine, \`mainstay login ${plain(this.#name, 80)}\` logs in too.`);
     }
-    this.#button.disabled = false;
+    button.disabled = false;
   }
 
   #show(progress) {
@@ -49,8 +49,12 @@ export class LoginPanel {
       event.preventDefault();
       await this.#frame.command(`${serverPath(this.#name)}/login/callback`, "The login is completed.", { method: "POST", body: { address: pasted.value.trim() } });
     };
+    const again = element("button", { type: "button" }, "Register again");
+    again.addEventListener("click", () => this.#begin(again, { register_again: true }));
+    const forgotten = element("p", {}, "If that page says that the client is unknown, the authorization server has forgotten Mainstay: ", again);
     setChildren(this.#more, [
       element("p", {}, element("a", { href: progress.address, target: "_blank", rel: "noopener noreferrer" }, "Open the login page"), ` of ${plain(new URL(progress.address).host, 100)}. The server connects by itself afterwards.`),
+      ...(progress.reuses_registration ? [forgotten] : []),
       element("details", {}, element("summary", {}, "The browser runs on another machine"),
         element("p", { class: "muted" }, "It ends at an address that it cannot load. Paste that here."),
         element("form", { class: "tools", onsubmit: hand }, pasted, element("button", { type: "submit" }, "Complete"))),

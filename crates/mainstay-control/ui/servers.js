@@ -211,8 +211,15 @@ export function why(server, now) {
   if (server.start) parts.push(server.start.program ? `${server.start.stage}: ${plain(server.start.program, 40)}, ${duration(now - server.start.since_ms)}` : server.start.stage);
   if (server.attempt > 0) parts.push(server.attempt > server.budget ? `attempt ${server.attempt}` : `attempt ${server.attempt} of ${server.budget}`);
   if (server.next_retry_ms) parts.push(server.next_retry_ms > now ? `next in ${duration(server.next_retry_ms - now)}` : "next now");
-  if (server.last_failure) parts.push(plain(server.last_failure.message, 160));
+  if (server.last_failure) parts.push(cause(server.last_failure));
   return parts.join(" · ");
+}
+
+/** What went wrong, with the line of stderr that says best why. */
+function cause({ message, stderr_reason }) {
+  const reason = stderr_reason?.trim();
+  const isNew = reason && !message.includes(reason);
+  return isNew ? `${plain(message, 160)} (${plain(reason, 160)})` : plain(message, 160);
 }
 
 function offers(server, now) {

@@ -40,7 +40,12 @@ impl Advice {
     fn letting_in(&self, server: &str, challenge: Option<&Challenge>) -> String {
         match self.credential(server) {
             CredentialKind::Configured => {
-                "A person must replace the token of the server's configuration".to_owned()
+                let more = challenge.filter(|challenge| challenge.wants_more_rights());
+                let by = more.map_or("", |challenge| match challenge.scopes.is_empty() {
+                    true => " by one with more rights",
+                    false => " by one with these scopes",
+                });
+                format!("A person must replace the token of the server's configuration{by}")
             }
             CredentialKind::None => {
                 "A person must add a token to the server's configuration, which turns logins off".to_owned()
@@ -54,25 +59,30 @@ impl Advice {
         }
     }
 
-    /// What a server does that does not let its requests in. The text says if it refused a token: another login may not help.
+    /// What a server does that does not let its requests in, and the scopes that it asks for. The text says if it refused a token, or
+    /// accepted one and wants more rights: another login with the same rights does not help.
     fn asks(&self, server: &str, challenge: &Challenge) -> String {
         let is_configured = self.credential(server) == CredentialKind::Configured;
         let (token, asks) = match is_configured {
             true => ("the token of its configuration", ""),
             false => ("the token that it was shown", " and asks for a login"),
         };
+        let scopes = challenge.scopes.join(" ");
+        if challenge.wants_more_rights() {
+            let which = match scopes.is_empty() {
+                true => String::new(),
+                false => format!(": the scopes {scopes}"),
+            };
+            return format!("accepted {token}, but needs more rights{which}");
+        }
+        let with = match scopes.is_empty() {
+            true => String::new(),
+            false => format!(" with the scopes {scopes}"),
+        };
         match (challenge.refuses_credential, challenge.error_name()) {
-            _ if challenge.wants_more_rights() => {
-                let asks = if is_configured {
-                    "asks for another"
-                } else {
-                    "asks for a login"
-                };
-                format!("accepted {token}, which does not suffice, and {asks}")
-            }
-            (false, _) => "asks for a login".to_owned(),
-            (true, Some(error)) => format!("refused {token} ({error}){asks}"),
-            (true, None) => format!("refused {token}{asks}"),
+            (false, _) => format!("asks for a login{with}"),
+            (true, Some(error)) => format!("refused {token} ({error}){asks}{with}"),
+            (true, None) => format!("refused {token}{asks}{with}"),
         }
     }
 
@@ -302,7 +312,6 @@ fn words(error: &CallError, advice: &Advice) -> String {
             ran(outcome)
         ),
         CallErrorKind::AuthRequired { challenge } => {
-            let scopes = scopes(&challenge.scopes);
             let ran = refused(error);
             let asks = advice.asks(server, challenge);
             // Other calls may need less.
@@ -311,7 +320,7 @@ fn words(error: &CallError, advice: &Advice) -> String {
                 false => "it cannot be called",
             };
             let login = advice.letting_in(server, Some(challenge));
-            format!("Server {server} {asks}{scopes}. {ran} {login}; until then {until}.")
+            format!("Server {server} {asks}. {ran} {login}; until then {until}.")
         }
         CallErrorKind::Throttled { retry_after } => {
             let when =
@@ -383,13 +392,11 @@ fn how(now: &NotConnected, advice: &Advice) -> String {
             )
         }
         (StateKind::Disconnected, Some(Reason::AuthRequired)) => {
-            let challenge = challenge_of(now);
-            let scopes = challenge.map_or_else(String::new, |challenge| scopes(&challenge.scopes));
-            let asks = challenge.map_or_else(
+            let asks = challenge_of(now).map_or_else(
                 || "asks for a login".to_owned(),
                 |challenge| advice.asks(server, challenge),
             );
-            format!("Server {server} {asks}{scopes} (disconnected)")
+            format!("Server {server} {asks} (disconnected)")
         }
         (StateKind::Disconnected, Some(Reason::BudgetSpent) | None) => {
             format!("Server {server} is down (disconnected{failures}){}", failure())
@@ -591,13 +598,6 @@ const fn outcome(outcome: Outcome) -> &'static str {
         Outcome::Unknown => "unknown",
         _answered => "answered",
     }
-}
-
-fn scopes(scopes: &[String]) -> String {
-    if scopes.is_empty() {
-        return String::new();
-    }
-    format!(" with the scopes {}", scopes.join(" "))
 }
 
 fn seconds(pause: Duration) -> String {

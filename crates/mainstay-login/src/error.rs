@@ -35,6 +35,15 @@ pub enum LoginFailure {
     /// The store could not be used.
     #[error(transparent)]
     Store(#[from] LoginStoreError),
+    /// The client was to register itself again, and is one that the configuration names.
+    #[error(
+        "the configuration names the client ({client}), which Mainstay does not register: register one at the authorization server and set \
+         `client_id`"
+    )]
+    ConfiguredClient {
+        /// The id of the client.
+        client: String,
+    },
     /// The port for the redirect could not be opened.
     #[error("the port for the browser's answer could not be opened: {0}")]
     Listener(#[source] io::Error),
@@ -81,6 +90,7 @@ impl LoginFailure {
             Self::NotNeeded { .. }
             | Self::Http { .. }
             | Self::Store(_)
+            | Self::ConfiguredClient { .. }
             | Self::Listener(_)
             | Self::Assertion { .. }
             | Self::StepUp(_)

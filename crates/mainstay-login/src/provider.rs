@@ -17,8 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 use mainstay::transport::http::{
-    Authorizing, BeginningLogin, Challenge, Changing, CredentialRefusal, Credentials, PendingLogin, Refusing,
-    ServerLoginError,
+    Authorizing, BeginningLogin, Challenge, Changing, CredentialRefusal, Credentials, Refusing,
 };
 use mainstay_oauth::{AuthChallenge, StepUp, StepUpError};
 use tokio::sync::watch;
@@ -146,12 +145,15 @@ impl Credentials for LoginProvider {
     }
 
     fn login(&self) -> Option<BeginningLogin<'_>> {
-        Some(Box::pin(async {
-            let begun = Self::login(self, LoginRequest::default()).await;
-            let login = begun.map_err(|failure| ServerLoginError::Failed(failure.into()))?;
-            let login: Box<dyn PendingLogin> = Box::new(login);
-            Ok(login)
-        }))
+        Some(Box::pin(self.begin(LoginRequest::default())))
+    }
+
+    fn login_as_new_client(&self) -> Option<BeginningLogin<'_>> {
+        let request = LoginRequest {
+            register_again: true,
+            ..LoginRequest::default()
+        };
+        Some(Box::pin(self.begin(request)))
     }
 }
 

@@ -187,7 +187,7 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)?;
         match self.decisive_stderr_line() {
-            Some(line) => write!(f, "; it last wrote: {line}"),
+            Some(line) => write!(f, "; it wrote: {line}"),
             None => Ok(()),
         }
     }

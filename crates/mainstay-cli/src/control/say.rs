@@ -130,11 +130,16 @@ pub(super) fn event(event: &EventRecord, paint: Paint) -> Text {
             outcome,
         } => {
             let mut said = text!("{} {}", plain(command), actor(by));
-            if let Some(refused) = refused {
-                said.push(paint.ink(Ink::Red, text!(", refused: {}", plain(refused))));
-            }
-            if let Some(outcome) = outcome {
-                said.push(text!(": {}", plain(&outcome.replace('_', " "))));
+            let outcome = outcome.as_deref().map(|outcome| outcome.replace('_', " "));
+            match (outcome, refused) {
+                (None, None) => {}
+                (None, Some(refused)) => {
+                    said.push(paint.ink(Ink::Red, text!(", refused: {}", plain(refused))));
+                }
+                (Some(outcome), None) => said.push(text!(": {}", plain(&outcome))),
+                (Some(outcome), Some(why)) => {
+                    said.push(paint.ink(Ink::Red, text!(": {}: {}", plain(&outcome), plain(why))));
+                }
             }
             said
         }
@@ -296,6 +301,11 @@ mod tests {
                 json!({ "type": "command", "command": "call echo", "by": by("dashboard"), "refused": null, "outcome": "not_sent" }),
             ),
             shown(
+                Some("web"),
+                json!({ "type": "command", "command": "login", "by": by("dashboard"), "refused": "it was \u{1b}[2Jrefused",
+                    "outcome": "failed" }),
+            ),
+            shown(
                 None,
                 json!({ "type": "reloaded", "by": by("file"), "report": report }),
             ),
@@ -320,6 +330,7 @@ mod tests {
 2027-01-15T08:00:00.000Z  web  connected (opened again)
 2027-01-15T08:00:00.000Z  web  restart through the API (curl/8), refused: it is disabled
 2027-01-15T08:00:00.000Z  web  call echo in the dashboard: not sent
+2027-01-15T08:00:00.000Z  web  login in the dashboard: failed: it was refused
 2027-01-15T08:00:00.000Z  configuration applied because the file changed: added a, b; removed c; 2 servers left alone
 2027-01-15T08:00:00.000Z  configuration refused by a signal: mcp.json:2:3: not JSON; correct the file
 2027-01-15T08:00:00.000Z  web  offers changed: +tool new, -prompt old, ~tool other and 2 more

@@ -62,31 +62,16 @@ pub(crate) struct ImportArgs {
 }
 
 pub(crate) fn run(arguments: &ImportArgs, common: &Common, screen: &Screen) -> Done {
-    let machine = ThisMachine::find(arguments)?;
-    let (files, unread) = machine.files(arguments, screen);
-    if files.is_empty() && !unread {
-        let hosts = wanted_hosts(arguments).map(|host| plain(host.title()));
-        screen.note(text!(
-            "no host's configuration was found; looked for: {}",
-            Text::join(hosts, ", ")
-        ));
-        return Ok(Exit::Success);
-    }
-    let done = if arguments.restore {
-        restore::run(&files, arguments.yes, common, screen)?
-    } else {
-        import(&files, arguments, common, &machine, screen)?
+    let ended = show_and_write(arguments, common, screen);
+    let is_kept = match &ended {
+        Ok(done) => done.is_due || done.is_failed,
+        Err(_) => true,
     };
-    if !arguments.yes && done.is_due {
-        screen.note("nothing was written; run the command again with --yes to write this");
-    }
-    let is_written = arguments.yes && done.is_due;
-    let done = Ok(if unread || done.is_failed {
-        Exit::Failed
-    } else {
-        Exit::Success
+    let done = ended.map(|done| match done.is_failed {
+        true => Exit::Failed,
+        false => Exit::Success,
     });
-    if is_written {
+    if arguments.yes && is_kept {
         let command = match (arguments.restore, arguments.rewrite) {
             (true, _) => "import --restore",
             (false, true) => "import --rewrite",
@@ -97,13 +82,58 @@ pub(crate) fn run(arguments: &ImportArgs, common: &Common, screen: &Screen) -> D
     done
 }
 
+fn show_and_write(
+    arguments: &ImportArgs,
+    common: &Common,
+    screen: &Screen,
+) -> Result<ImportDone, CommandFailure> {
+    let machine = ThisMachine::find(arguments)?;
+    let HostFiles {
+        files,
+        missing,
+        unread,
+    } = machine.files(arguments, screen);
+    let names = |hosts: Vec<HostProgram>| Text::join(hosts.into_iter().map(|host| plain(host.title())), ", ");
+    if files.is_empty() && !unread {
+        screen.note(text!(
+            "no host's configuration was found; looked for: {}",
+            names(missing)
+        ));
+        return Ok(ImportDone::default());
+    }
+    let mut done = if arguments.restore {
+        restore::run(&files, arguments.yes, common, screen)?
+    } else {
+        let done = import(&files, arguments, common, &machine, screen)?;
+        if !missing.is_empty() {
+            screen.note(text!("looked for, and not found: {}", names(missing)));
+        }
+        done
+    };
+    if !arguments.yes && done.is_due {
+        screen.note("nothing was written; run the command again with --yes to write this");
+    }
+    done.is_failed |= unread;
+    Ok(done)
+}
+
 /// What a run came to.
 #[derive(Default)]
 struct ImportDone {
     /// Whether there was something to write.
     is_due: bool,
-    /// Whether a file could not be written.
+    /// Whether a file could not be read or written.
     is_failed: bool,
+}
+
+/// What was found of the hosts.
+struct HostFiles {
+    /// The files that can be read.
+    files: Vec<HostFile>,
+    /// The hosts without a file.
+    missing: Vec<HostProgram>,
+    /// Whether a file cannot be read.
+    unread: bool,
 }
 
 /// Where the files are, and where this program is.
@@ -134,23 +164,30 @@ impl ThisMachine {
         })
     }
 
-    /// The hosts' files that are there and can be read, and whether one cannot.
-    fn files(&self, arguments: &ImportArgs, screen: &Screen) -> (Vec<HostFile>, bool) {
-        let mut files = Vec::new();
-        let mut unread = false;
+    fn files(&self, arguments: &ImportArgs, screen: &Screen) -> HostFiles {
+        let mut found = HostFiles {
+            files: Vec::new(),
+            missing: Vec::new(),
+            unread: false,
+        };
         for host in wanted_hosts(arguments) {
+            let mut is_missing = true;
             for place in places(host, &self.folders, self.project.as_deref()) {
                 match HostFile::read(&place, &self.folders.home, &self.program) {
-                    Ok(Some(file)) => files.push(file),
-                    Ok(None) => {}
+                    Ok(Some(file)) => found.files.push(file),
+                    Ok(None) => continue,
                     Err(error) => {
-                        unread = true;
+                        found.unread = true;
                         screen.error(plain(&format!("{host}: {:#}", anyhow!(error))));
                     }
                 }
+                is_missing = false;
+            }
+            if is_missing {
+                found.missing.push(host);
             }
         }
-        (files, unread)
+        found
     }
 }
 
@@ -188,14 +225,20 @@ fn import(
     for file in files {
         screen.print(show::host(file, &plan, screen))?;
     }
-    screen.print(show::plan(&path, config.exists(), &plan, screen))?;
-    if !plan.is_empty() {
-        config.check_writable().map_err(CommandFailure::failed)?;
-    }
-    let mut done = ImportDone {
-        is_due: !plan.is_empty(),
-        is_failed: false,
+    // What cannot be written is not announced, and the hosts' files are still the hosts'.
+    let refused = match plan.is_empty() {
+        true => None,
+        false => config.check_writable().err(),
     };
+    let mut done = ImportDone {
+        is_due: !plan.is_empty() && refused.is_none(),
+        is_failed: refused.is_some(),
+    };
+    match refused {
+        None => screen.print(show::plan(&path, config.exists(), &plan, screen))?,
+        Some(error) => screen.error(plain(&format!("{:#}", anyhow!(error)))),
+    }
+    let is_refused = done.is_failed;
     let cwd = arguments.cwd.as_deref().map(directory).transpose()?;
     let cwd = cwd.as_deref();
     let rewritten: Vec<(&HostFile, Rewritten)> = match arguments.rewrite {
@@ -219,16 +262,19 @@ fn import(
     if !to_write.is_empty() {
         screen.note(VARIABLES_HINT);
     }
-    plan.apply(&mut config.text).map_err(CommandFailure::failed)?;
-    let problems = plan
-        .problems(&config.text, |name| env::var(name).ok())
-        .map_err(CommandFailure::failed)?;
-    let only_here = only_here(&plan, &config.text)?;
-    if arguments.yes {
-        if !plan.is_empty() {
+    let (mut problems, mut only_here) = (Vec::new(), BTreeSet::new());
+    if !is_refused {
+        plan.apply(&mut config.text).map_err(CommandFailure::failed)?;
+        problems = plan
+            .problems(&config.text, |name| env::var(name).ok())
+            .map_err(CommandFailure::failed)?;
+        only_here = variables_only_here(&plan, &config.text)?;
+        if arguments.yes && !plan.is_empty() {
             let written = config.write(None, None).map_err(CommandFailure::failed)?;
             show::written(&written.file, written.previous.as_deref(), screen);
         }
+    }
+    if arguments.yes {
         for (file, rewritten) in to_write {
             done.is_failed |= !write(file, &rewritten.text, Keep::Backup, screen);
         }
@@ -248,7 +294,7 @@ fn import(
 }
 
 /// The variables that the new servers need, and that this shell has and a daemon that a host starts does not.
-fn only_here(plan: &ImportPlan, config: &EditableText) -> Result<BTreeSet<String>, CommandFailure> {
+fn variables_only_here(plan: &ImportPlan, config: &EditableText) -> Result<BTreeSet<String>, CommandFailure> {
     let in_daemon = |name: &str| {
         let is_passed_on = inherited_variables().any(|passed_on| passed_on == name);
         is_passed_on.then(|| env::var(name).ok()).flatten()

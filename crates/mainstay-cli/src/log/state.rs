@@ -36,7 +36,7 @@ pub(super) fn words(record: &Record) -> Text {
             .text("stderr")
             .filter(|stderr| !error.as_str().contains(stderr.as_str()))
         {
-            line.push(text!("; it last wrote: {}", stderr));
+            line.push(text!("; it wrote: {}", stderr));
         }
     }
     if let Some(next) = next(record, to.as_str(), reason.as_str()) {

@@ -13,6 +13,7 @@ mod written_file;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::args::Common;
+use crate::audit;
 use crate::exit::{CommandFailure, Done, Exit};
 use crate::output::{Screen, Text, plain, text};
 
@@ -79,11 +80,15 @@ impl ServiceManager {
 pub(crate) fn run(service: &ServiceArgs, common: &Common, screen: &Screen) -> Done {
     let manager = service.manager.unwrap_or_else(ServiceManager::of_system);
     let plan = ServicePlan::new(manager, common).map_err(CommandFailure::failed)?;
-    match &service.action {
-        ServiceAction::Install(change) => install(&plan, change, screen),
-        ServiceAction::Uninstall(change) => uninstall(&plan, change, screen),
-        ServiceAction::Status => status(&plan, screen),
+    let (change, command, done) = match &service.action {
+        ServiceAction::Install(change) => (change, "service install", install(&plan, change, screen)),
+        ServiceAction::Uninstall(change) => (change, "service uninstall", uninstall(&plan, change, screen)),
+        ServiceAction::Status => return status(&plan, screen),
+    };
+    if !change.dry_run {
+        audit::keep(None, command, &done);
     }
+    done
 }
 
 fn install(plan: &ServicePlan, change: &ChangeArgs, screen: &Screen) -> Done {

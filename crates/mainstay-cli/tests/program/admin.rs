@@ -9,7 +9,7 @@ use mainstay_control::api::{
     ActorKind, DesiredState, EntryDocument, EventDetail, EventMessage, ProblemKind, StateName,
 };
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::sandbox::{Sandbox, good};
@@ -75,7 +75,7 @@ async fn servers_are_added_changed_and_removed_in_the_file_and_a_disabled_one_st
     serving.hears("the control API is at");
     let token = fs::read_to_string(&token_file).expect("made in the default place");
     let client = ControlClient::tcp(serving.address, token.trim()).timeout(LONG);
-    let entry = |value: &serde_json::Value| EntryDocument {
+    let entry = |value: &Value| EntryDocument {
         name: "two".to_owned(),
         entry: value.as_object().expect("an object").clone(),
     };
@@ -133,6 +133,40 @@ async fn servers_are_added_changed_and_removed_in_the_file_and_a_disabled_one_st
     let client = ControlClient::tcp(again.address, token.trim()).timeout(LONG);
     let two = client.server("two").await.expect("a status");
     assert_eq!((two.desired, two.starts), (DesiredState::Disabled, 0));
+}
+
+#[tokio::test]
+async fn commands_and_signals_of_a_serving_program_are_kept_and_a_changed_file_is_not() {
+    let sandbox = Sandbox::with(&json!({ "one": good() }));
+    let serving = Serving::start(&sandbox, &["--admin"]);
+    serving.hears("the control API is at");
+    let token = fs::read_to_string(sandbox.path("home/.local/state/mainstay/control-token")).expect("made");
+    let client = ControlClient::tcp(serving.address, token.trim()).timeout(LONG);
+    client.disable("one").await.expect("disabled");
+    sandbox.configure(&json!({ "one": good(), "two": good() }));
+    serving.hears(": added two");
+    serving.signal(Signal::HUP);
+    serving.hears(": nothing changed");
+    sandbox.write("home/.config/mainstay/mcp.json", "{ half");
+    serving.hears("the one before stays in force");
+    serving.signal(Signal::HUP);
+    serving.hears("the one before stays in force");
+    serving.signal(Signal::TERM);
+    serving.ended().exits(143);
+    let ran = sandbox.run(&["events", "--json", "--since", "1d"]);
+    let kept = ran.exits(0).stdout.lines().map(|line| {
+        let event: Value = serde_json::from_str(line).expect("JSON");
+        let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+        let who = text(&event["by"]["who"]);
+        (text(&event["type"]), text(&event["by"]["via"]), who)
+    });
+    let expected = [
+        ("command", "api", "control token"),
+        ("reloaded", "signal", "-"),
+        ("reload_refused", "signal", "-"),
+    ];
+    let expected = expected.map(|(kind, via, who)| (kind.to_owned(), via.to_owned(), who.to_owned()));
+    assert_eq!(kept.collect::<Vec<_>>(), expected);
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ fn the_error_above_a_long_usage_is_the_reason() {
     let file = sandbox.write("srv.sh", &script);
     let server = ["sh", file.to_str().unwrap()];
     let check = [&["check", "--"][..], &server].concat();
-    let reason = "; it last wrote: flag provided but not defined: -x";
+    let reason = "; it wrote: flag provided but not defined: -x";
     let child = sandbox.command(&check).env("MAINSTAY_LOG", "warn").spawn();
     finish(child.unwrap())
         .exits(1)

@@ -658,7 +658,7 @@ fn commands_are_known_after_the_daemon_that_took_them_each_once_and_without_a_da
 }
 
 #[test]
-fn what_a_person_does_at_a_terminal_without_the_daemon_is_kept_too() {
+fn what_a_person_does_at_a_terminal_without_the_daemon_is_kept_too_if_it_failed_as_well() {
     let sandbox = Sandbox::new();
     let host = json!({ "mcpServers": { "notes": { "command": "notes" } } });
     sandbox.write("home/.cursor/mcp.json", &host.to_string());
@@ -674,6 +674,15 @@ fn what_a_person_does_at_a_terminal_without_the_daemon_is_kept_too() {
     run(&["logout", "web"], 0);
     run(&["remove", "web"], 0);
     run(&["remove", "web"], 2);
+    run(&["service", "--manager", "systemd", "install", "--dry-run"], 0);
+    run(&["service", "--manager", "systemd", "install"], 1);
+    run(&["service", "--manager", "systemd", "uninstall"], 1);
+    let own = sandbox.write("home/.config/mainstay/mcp.json", "{ half");
+    run(&["import"], 2);
+    run(&["import", "--yes"], 2);
+    sandbox.write("home/.config/mainstay/mcp.json", "{}");
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o400)).expect("ours");
+    run(&["import", "--yes"], 1);
     let ran = sandbox.run(&["events", "--json", "--since", "1d"]);
     let events = lines(ran.exits(0));
     let kept = events.iter().map(|event| {
@@ -700,6 +709,10 @@ fn what_a_person_does_at_a_terminal_without_the_daemon_is_kept_too() {
             "logout web",
             "remove web",
             "remove web, refused",
+            "service install -, refused",
+            "service uninstall -, refused",
+            "import -, refused",
+            "import -, refused",
         ]
     );
 }

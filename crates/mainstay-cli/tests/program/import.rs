@@ -108,6 +108,7 @@ Codex  DIR/home/.codex/config.toml
 
 --
 A server behind `mainstay connect --` gets only the variables HOME, LOGNAME, PATH, SHELL, TERM and USER, and those that `--env NAME` names before the `--`.
+looked for, and not found: Claude Desktop, Claude Code, VS Code, VS Code Insiders, VSCodium, Cline, Zed, Windsurf, Gemini CLI, Goose, opencode
 nothing was written; run the command again with --yes to write this
 ";
     let said = shown(&sandbox, ran.exits(0));
@@ -415,9 +416,39 @@ fn a_run_without_yes_shows_no_change_that_would_be_refused_and_what_stays_after_
     ran.exits(1).says("the file is read-only");
     assert!(!ran.stdout.contains("./bin/here"), "{}", ran.stdout);
     assert!(!ran.stderr.contains("no host's entry"), "{}", ran.stderr);
+}
+
+#[test]
+fn an_own_file_that_cannot_be_written_costs_its_part_alone_and_announces_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox.write(OWN, r#"{"mcpServers": {}}"#);
+    sandbox.write(
+        CODEX,
+        "[mcp_servers.more]\ncommand = \"more\"\nenv = { KEY = \"${UNSET_KEY}\" }\n",
+    );
     fs::set_permissions(sandbox.path(OWN), fs::Permissions::from_mode(0o400)).unwrap();
-    sandbox.write(CODEX, "[mcp_servers.more]\ncommand = \"more\"\n");
-    sandbox.run(&["import"]).exits(1).says("the file is read-only");
+    for line in [&["import"][..], &["import", "--yes"]] {
+        let ran = sandbox.run(line);
+        ran.exits(1)
+            .prints("Codex  ")
+            .prints("   more  more")
+            .says("the file is read-only");
+        for announced in ["+  more", "Mainstay  /"] {
+            assert!(!ran.stdout.contains(announced), "{}", ran.stdout);
+        }
+        for promised in ["--yes", "UNSET_KEY"] {
+            assert!(!ran.stderr.contains(promised), "{}", ran.stderr);
+        }
+    }
+    let ran = sandbox.run(&["import", "--rewrite", "--yes"]);
+    ran.exits(1)
+        .says("the file is read-only")
+        .prints("connect --env KEY -- more");
+    assert!(
+        read(&sandbox, CODEX).contains("connect"),
+        "the host's file is written"
+    );
+    assert_eq!(read(&sandbox, OWN), r#"{"mcpServers": {}}"#);
 }
 
 #[test]
@@ -430,6 +461,13 @@ fn a_machine_without_hosts_says_so() {
         .run(&["import", "--from", "zed,vscodium"])
         .exits(0)
         .says("looked for: VSCodium, Zed\n");
+    // A file that cannot be read was found.
+    sandbox.write(CODEX, "[mcp_servers.more]\ncommand = \"more\"\n");
+    sandbox.write(CURSOR, "{ half");
+    let ran = sandbox.run(&["import", "--from", "codex,zed,cursor,vscodium"]);
+    ran.exits(1).says("looked for, and not found: VSCodium, Zed\n");
+    let ran = sandbox.run(&["import", "--from", "codex"]);
+    assert!(!ran.exits(0).stderr.contains("looked for"), "{}", ran.stderr);
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn each_change_of_state_is_one_line_with_its_cause_and_what_happens_next() {
     );
     assert!(absent.contains("it is not tried again"), "{absent}");
     assert!(
-        down.contains("exit status 3; it last wrote: cannot find my database"),
+        down.contains("exit status 3; it wrote: cannot find my database"),
         "{down}"
     );
     assert!(
@@ -78,11 +78,23 @@ fn each_failed_attempt_is_one_line_though_the_state_stays_the_same() {
     ]);
     for failed in [first, second, third] {
         assert!(failed.contains("dying: start failed: "), "{failed}");
-        for part in ["exit status 3", "; it last wrote: cannot find my database; "] {
+        for part in ["exit status 3", "; it wrote: cannot find my database; "] {
             assert!(failed.contains(part), "{failed}");
         }
     }
     assert!(last.contains("dying: down: "), "{last}");
+}
+
+#[test]
+fn a_failure_beyond_the_budget_is_not_said_to_be_one_of_it() {
+    let mut dies = dying();
+    dies["restart"] =
+        json!({ "budget": 1, "backoff": { "first": "1ms", "ceiling": "2ms" }, "slow_probe": "1s" });
+    let sandbox = Sandbox::with(&json!({ "dying": dies }));
+    let serving = Serving::start(&sandbox, &[]);
+    serving.hears("dying: down: ");
+    let beyond = serving.hears("(failure 2");
+    assert!(beyond.ends_with("(failure 2)"), "{beyond}");
 }
 
 #[test]
@@ -189,7 +201,7 @@ fn a_log_holds_nothing_hidden_whatever_servers_say() {
     for format in ["text", "json"] {
         let serving = Serving::start(&sandbox, &["--log-format", format]);
         // A carriage return ends a line, so that this is the last one.
-        let line = serving.hears("it last wrote: after");
+        let line = serving.hears("it wrote: after");
         assert!(!line.contains(PlainText::is_hidden), "{line:?}");
     }
 }

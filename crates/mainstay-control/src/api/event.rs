@@ -45,14 +45,15 @@ pub enum EventDetail {
     /// A person gave a command.
     Command {
         /// The command: `restart`, `refresh`, `enable`, `disable`, `reload`, `add`, `change`, `remove`, `login`, `call` with the
-        /// tool, or `cancel` with the call; of a terminal also `logout`, `import`, `daemon stop` and `daemon restart`.
+        /// tool, or `cancel` with the call; of a terminal also `logout`, `import`,
+        /// `service install`, `service uninstall`, `daemon stop` and `daemon restart`.
         command: String,
         /// Who gave it.
         by: Actor,
-        /// Why it was refused, if it was.
+        /// Why it was refused, if it was, or why the login failed.
         refused: Option<String>,
-        /// What is known of a call that has ended: `answered`, `refused`, `not_sent` or `unknown`. A call is recorded twice: as it
-        /// begins, without an outcome, and as it ends.
+        /// What is known of a call that has ended: `answered`, `refused`, `not_sent` or `unknown`; of a login that has ended: `logged_in`,
+        /// `failed`, or `given_up` for another one. Both are recorded twice: as they begin, without an outcome, and as they end.
         #[serde(default)]
         outcome: Option<String>,
     },

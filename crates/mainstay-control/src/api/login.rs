@@ -3,6 +3,14 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// How a login is begun. Without a body, every field has its default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LoginBeginning {
+    /// Whether the client registers itself again at the authorization server, which has forgotten it. A login that waits is given up for it.
+    #[serde(default)]
+    pub register_again: bool,
+}
+
 /// How far a login to a server has come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LoginProgress {
@@ -12,6 +20,10 @@ pub struct LoginProgress {
     pub address: Option<String>,
     /// Why the login failed, if it did.
     pub error: Option<String>,
+    /// Whether the client registered itself before this login. If the authorization server has forgotten it, the browser says that the
+    /// client is unknown, and a login with `register_again` helps.
+    #[serde(default)]
+    pub reuses_registration: bool,
 }
 
 /// How far a login has come.

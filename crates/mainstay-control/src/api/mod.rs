@@ -24,7 +24,7 @@ pub use catalog::{
 };
 pub use event::{Actor, ActorKind, EventDetail, EventMessage, EventPage, EventRecord, LagMarker, LagReason};
 pub use footing::{Footing, ServerCount};
-pub use login::{LoginCallback, LoginProgress, LoginState};
+pub use login::{LoginBeginning, LoginCallback, LoginProgress, LoginState};
 pub use problem::{ApiProblem, ProblemKind};
 pub use program::{PageLink, ProgramStatus};
 pub use recording::{LossRecord, MessageRecord, RecordingDocument};

@@ -24,9 +24,9 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 use crate::api::{
-    ActorKind, ApiProblem, CatalogDocument, EntryDocument, EventPage, LoginCallback, LoginProgress, PageLink,
-    PingReport, ProgramStatus, RecordingDocument, RefreshReport, ReloadReport, ServerList, ServerStatus,
-    SessionList, StderrPage,
+    ActorKind, ApiProblem, CatalogDocument, EntryDocument, EventPage, LoginBeginning, LoginCallback,
+    LoginProgress, PageLink, PingReport, ProgramStatus, RecordingDocument, RefreshReport, ReloadReport,
+    ServerList, ServerStatus, SessionList, StderrPage,
 };
 use crate::control::REFRESH_TIMEOUT;
 use crate::service::API_ROOT;
@@ -243,6 +243,16 @@ impl ControlClient {
     /// Cancel safety: dropped, the login may still be begun.
     pub async fn begin_login(&self, name: &str) -> Result<LoginProgress, ControlError> {
         self.post(&server_path(name, "/login")).await
+    }
+
+    /// Begins a login for which the program registers itself again at the authorization server, which has forgotten it. A login that waits
+    /// is given up for it.
+    ///
+    /// Cancel safety: dropped, the login may still be begun.
+    pub async fn begin_login_as_new_client(&self, name: &str) -> Result<LoginProgress, ControlError> {
+        let beginning = LoginBeginning { register_again: true };
+        self.send_json(Method::POST, &server_path(name, "/login"), &beginning)
+            .await
     }
 
     /// How far the last login to a server has come.

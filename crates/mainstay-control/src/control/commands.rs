@@ -9,8 +9,8 @@ use mainstay::server::CommandError;
 
 use super::{Hub, NAME_CHARS_LIMIT, Named, refresh};
 use crate::api::{
-    Actor, ApiProblem, DesiredState, EntryDocument, EventDetail, LoginProgress, ProblemKind, RefreshReport,
-    ReloadReport, ServerOrigin,
+    Actor, ApiProblem, DesiredState, EntryDocument, EventDetail, LoginBeginning, LoginProgress, ProblemKind,
+    RefreshReport, ReloadReport, ServerOrigin,
 };
 use crate::controlled::Controlling;
 
@@ -137,12 +137,22 @@ impl Hub {
         listed
     }
 
-    /// Begins a login on behalf of a person, and records it.
-    pub(crate) async fn begin_login(&self, server: &str, by: Actor) -> Result<LoginProgress, ApiProblem> {
+    /// Begins a login on behalf of a person, and records it as it begins and as it ends.
+    pub(crate) async fn begin_login(
+        &self,
+        server: &str,
+        beginning: &LoginBeginning,
+        by: Actor,
+    ) -> Result<LoginProgress, ApiProblem> {
         let named = self.commanded(server, "login", &by)?;
-        let begun = self.logins.begin(&named.name, &named.server).await;
-        self.record_command(Some(named.name), "login", by, &begun);
-        begun
+        let begun = self.logins.begin(&named.name, &named.server, beginning).await;
+        self.record_command(Some(named.name.clone()), "login", by.clone(), &begun);
+        let begun = begun?;
+        if begun.is_new {
+            let (end, journal) = (begun.end(), self.journal.clone());
+            tokio::spawn(async move { journal.write(Some(named.name), login_ended(by, end.await)) });
+        }
+        Ok(begun.progress().await)
     }
 
     /// Takes the address that a person's browser ended at, and records that. The address holds a secret, and is not recorded.
@@ -252,6 +262,21 @@ impl Hub {
             write(&report.added, EventDetail::Added);
             write(&report.removed, EventDetail::Removed);
         }
+    }
+}
+
+/// What became of a login; `None` if it was given up for another one.
+fn login_ended(by: Actor, end: Option<LoginProgress>) -> EventDetail {
+    let (outcome, refused) = match end {
+        None => ("given_up", None),
+        Some(LoginProgress { error: None, .. }) => ("logged_in", None),
+        Some(LoginProgress { error, .. }) => ("failed", error),
+    };
+    EventDetail::Command {
+        command: "login".to_owned(),
+        by,
+        refused,
+        outcome: Some(outcome.to_owned()),
     }
 }
 

@@ -42,7 +42,7 @@ use crate::status;
 use answer::problem_answer;
 pub(crate) use answer::{bytes_answer, json_answer};
 pub(crate) use request::read_json;
-use request::{Admission, Query, actor, read_body};
+use request::{Admission, Query, actor, read_body, read_json_if_any};
 use route::ApiRoute;
 pub(crate) use route::shown;
 use stream::{PieceBody, Pieces, StreamEnd};
@@ -206,9 +206,9 @@ impl ControlService {
                 Ok(json_answer(&hub.server_status(&hub.server(&name)?).await))
             }
             ApiRoute::BeginLogin(name) => {
-                read_body(&head.headers, body).await?;
+                let beginning = read_json_if_any(&head.headers, body).await?;
                 let (own, by) = (hub.clone(), actor(&head));
-                let begun = carried_out(async move { own.begin_login(&name, by).await }).await?;
+                let begun = carried_out(async move { own.begin_login(&name, &beginning, by).await }).await?;
                 Ok(json_answer(&begun))
             }
             ApiRoute::LoginProgress(name) => {

@@ -134,6 +134,21 @@ where
     }
 }
 
+/// Reads a body of JSON. Without a body, the value is the default.
+pub(super) async fn read_json_if_any<B, T>(headers: &HeaderMap, body: B) -> Result<T, ApiProblem>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+    T: DeserializeOwned + Default,
+{
+    let body = read_body(headers, body).await?;
+    if body.is_empty() {
+        return Ok(T::default());
+    }
+    check_announced(headers)?;
+    parse(&body)
+}
+
 /// Reads a body of JSON.
 pub(crate) async fn read_json<B, T>(headers: &HeaderMap, body: B) -> Result<T, ApiProblem>
 where
@@ -141,6 +156,13 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
     T: DeserializeOwned,
 {
+    check_announced(headers)?;
+    let body = read_body(headers, body).await?;
+    parse(&body)
+}
+
+/// Checks that the body is announced as JSON, which no page of another origin can do unasked.
+fn check_announced(headers: &HeaderMap) -> Result<(), ApiProblem> {
     let kind = headers
         .get(header::CONTENT_TYPE)
         .and_then(|kind| kind.to_str().ok());
@@ -148,13 +170,16 @@ where
         let essence = kind.split(';').next().unwrap_or_default().trim();
         essence.eq_ignore_ascii_case("application/json")
     });
-    if !is_json {
-        let title = "the body is not announced as JSON";
-        let problem = ApiProblem::new(ProblemKind::BadRequest, title).at("Content-Type");
-        return Err(problem.remedy("send Content-Type: application/json"));
+    if is_json {
+        return Ok(());
     }
-    let body = read_body(headers, body).await?;
-    serde_json::from_slice(&body).map_err(|error| {
+    let title = "the body is not announced as JSON";
+    let problem = ApiProblem::new(ProblemKind::BadRequest, title).at("Content-Type");
+    Err(problem.remedy("send Content-Type: application/json"))
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiProblem> {
+    serde_json::from_slice(body).map_err(|error| {
         // The error of a parser names a place and a type, and no value.
         let place = format!("line {}, column {}", error.line(), error.column());
         let what = match error.classify() {

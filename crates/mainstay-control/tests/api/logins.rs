@@ -9,8 +9,10 @@ use mainstay::transport::http::{
     Authorizing, BeginningLogin, Credentials, FinishingLogin, LoginSummary, PastingAddress, PendingLogin,
     ServerLoginError,
 };
-use mainstay_control::api::{EventDetail, LoginState, ProblemKind};
-use mainstay_control::{Control, Role};
+use mainstay_control::api::{ActorKind, EventDetail, LoginState, ProblemKind};
+use mainstay_control::{Control, ControlBuilder, EventStream, Role, read_audit};
+use mainstay_testkit::fleet::LONG;
+use mainstay_testkit::poll;
 use tokio::sync::oneshot;
 
 use crate::support::{World, record_with};
@@ -29,6 +31,7 @@ struct ScriptedState {
 
 struct ScriptedLogin {
     address: String,
+    reuses_registration: bool,
     logins: ScriptedLogins,
     end: oneshot::Receiver<Ending>,
 }
@@ -39,12 +42,23 @@ impl Credentials for ScriptedLogins {
     }
 
     fn login(&self) -> Option<BeginningLogin<'_>> {
+        self.begin(true)
+    }
+
+    fn login_as_new_client(&self) -> Option<BeginningLogin<'_>> {
+        self.begin(false)
+    }
+}
+
+impl ScriptedLogins {
+    fn begin(&self, reuses_registration: bool) -> Option<BeginningLogin<'static>> {
         let number = self.0.begun.fetch_add(1, Ordering::Relaxed) + 1;
         let (sender, end) = oneshot::channel();
         *self.0.end.lock().unwrap() = Some(sender);
         let address = format!("https://login.example/{number}");
         let login: Box<dyn PendingLogin> = Box::new(ScriptedLogin {
             address,
+            reuses_registration,
             logins: self.clone(),
             end,
         });
@@ -59,6 +73,10 @@ impl Credentials for ScriptedLogins {
 impl PendingLogin for ScriptedLogin {
     fn address(&self) -> Option<&str> {
         Some(&self.address)
+    }
+
+    fn reuses_registration(&self) -> bool {
+        self.reuses_registration
     }
 
     fn paste<'a>(&'a self, address: &'a str) -> PastingAddress<'a> {
@@ -82,9 +100,13 @@ impl fmt::Debug for ScriptedLogin {
 
 impl ScriptedLogins {
     fn world(&self) -> World {
+        self.world_of(Control::builder(Role::Serve))
+    }
+
+    fn world_of(&self, control: ControlBuilder) -> World {
         // Nothing listens there, and nothing has to: a login concerns the provider alone.
         let config = ServerConfig::http("one", "http://127.0.0.1:9/mcp").credentials(Arc::new(self.clone()));
-        World::with(Control::builder(Role::Serve), [config.build().expect("valid")])
+        World::with(control, [config.build().expect("valid")])
     }
 
     fn end(&self, ending: Ending) {
@@ -136,6 +158,89 @@ async fn two_requests_share_one_login_and_its_end_is_seen() {
     logins.end(Err(ServerLoginError::Failed("the person refused".into())));
     let failed = reaches(&world, LoginState::Failed).await;
     assert_eq!(failed.error.as_deref(), Some("the person refused"));
+}
+
+/// The outcome of the next command, and why it failed.
+async fn next_login(events: &mut EventStream) -> (Option<String>, Option<String>) {
+    let is_command = |detail: &EventDetail| matches!(detail, EventDetail::Command { .. });
+    let record = record_with(events, is_command).await;
+    assert_eq!(record.server.as_deref(), Some("one"));
+    let EventDetail::Command {
+        command,
+        by,
+        refused,
+        outcome,
+    } = record.detail
+    else {
+        unreachable!("filtered");
+    };
+    assert_eq!((command.as_str(), by.via), ("login", ActorKind::Dashboard));
+    (outcome, refused)
+}
+
+#[tokio::test]
+async fn the_end_of_a_login_is_an_event_that_is_kept() {
+    let logins = ScriptedLogins::default();
+    let directory = tempfile::tempdir().expect("a directory");
+    let audit = Some(directory.path().to_owned());
+    let world = logins.world_of(Control::builder(Role::Serve).audit(audit));
+    let mut events = world.client.events(Some("one"), 0).await.expect("a stream");
+    let client = world.client.clone().via(ActorKind::Dashboard);
+    let text = |text: &str| Some(text.to_owned());
+    for (ending, outcome, why) in [
+        (
+            Err(ServerLoginError::Failed("the person refused".into())),
+            "failed",
+            text("the person refused"),
+        ),
+        (Ok(LoginSummary::new("https://login.example")), "logged_in", None),
+    ] {
+        client.begin_login("one").await.expect("begun");
+        assert_eq!(next_login(&mut events).await, (None, None), "as it begins");
+        logins.end(ending);
+        assert_eq!(next_login(&mut events).await, (text(outcome), why), "as it ends");
+    }
+    let kept = || read_audit(directory.path()).expect("readable").records;
+    assert!(
+        poll::comes_true_async(LONG, || kept().len() == 4).await,
+        "{:?}",
+        kept()
+    );
+    let outcomes: Vec<_> = kept()
+        .into_iter()
+        .map(|record| match record.event.detail {
+            EventDetail::Command { outcome, .. } => outcome,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(outcomes, [None, text("failed"), None, text("logged_in")]);
+}
+
+#[tokio::test]
+async fn a_login_that_registers_the_client_again_takes_the_place_of_the_one_that_waits() {
+    let logins = ScriptedLogins::default();
+    let world = logins.world();
+    let mut events = world.client.events(Some("one"), 0).await.expect("a stream");
+    let client = world.client.clone().via(ActorKind::Dashboard);
+    let begun = client.begin_login("one").await.expect("begun");
+    assert!(begun.reuses_registration, "{begun:?}");
+    let again = client.begin_login_as_new_client("one").await.expect("begun");
+    assert_eq!(again.address.as_deref(), Some("https://login.example/2"));
+    assert!(!again.reuses_registration, "{again:?}");
+    let found = client.begin_login("one").await.expect("found");
+    assert_eq!(found, again, "it waits for its person");
+    let mut recorded = Vec::new();
+    for _ in 0..4 {
+        recorded.push(next_login(&mut events).await.0);
+    }
+    let begun = recorded.iter().filter(|outcome| outcome.is_none()).count();
+    assert_eq!(begun, 3, "{recorded:?}");
+    assert!(
+        recorded.contains(&Some("given_up".to_owned())),
+        "the first one ended: {recorded:?}"
+    );
+    logins.end(Ok(LoginSummary::new("https://login.example")));
+    reaches(&world, LoginState::LoggedIn).await;
 }
 
 #[tokio::test]

@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 
 use mainstay_control::api::{EventDetail, EventRecord};
 use mainstay_control::{
-    API_ROOT, ControlClient, ControlService, EventStream, MetricsAccess, PAGE_ROOT, PageLogins,
+    API_ROOT, Control, ControlClient, ControlService, EventStream, MetricsAccess, PAGE_ROOT, PageLogins,
+    Role, read_audit,
 };
 use mainstay_gateway::HttpDoor;
-use mainstay_testkit::fleet::LONG;
+use mainstay_testkit::fleet::{LONG, Memory};
+use mainstay_testkit::{Script, poll};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -74,8 +76,12 @@ async fn link_used(events: &mut EventStream) -> EventRecord {
 }
 
 #[tokio::test]
-async fn a_link_lets_one_page_in_and_its_second_use_ends_that_page_and_is_an_event() {
-    let world = World::one().await;
+async fn a_link_lets_one_page_in_and_its_second_use_ends_that_page_and_both_are_events_that_are_kept() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let control = Control::builder(Role::Serve).audit(Some(directory.path().to_owned()));
+    let memory = Memory::new(Script::new());
+    let server = memory.config("one").build().expect("valid");
+    let world = World::with(control, [server]);
     let address = serve(&world).await;
     let host = format!("Host: {address}\r\nUser-Agent: a browser\r\n");
     let person = ControlClient::tcp(address, TOKEN).timeout(LONG);
@@ -114,6 +120,17 @@ async fn a_link_lets_one_page_in_and_its_second_use_ends_that_page_and_is_an_eve
     let (status, answer) = post(address, "/ui/token", &ask, &host).await;
     assert_eq!(status, 403, "{answer}");
     person.program().await.expect("others go on");
+    let kept = || {
+        let records = read_audit(directory.path()).expect("readable").records;
+        let details = records.into_iter().map(|record| record.event.detail);
+        details.collect::<Vec<_>>()
+    };
+    let both = [expected(false), expected(true)];
+    assert!(
+        poll::comes_true_async(LONG, || kept() == both).await,
+        "{:?}",
+        kept()
+    );
 }
 
 #[tokio::test]

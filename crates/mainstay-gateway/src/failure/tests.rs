@@ -335,6 +335,9 @@ fn no_login_is_advised_where_the_configuration_has_a_token_or_turns_logins_off()
         let mut challenge = Challenge::default();
         challenge.refuses_credential = kind != CredentialKind::None;
         challenge.error = error.map(str::to_owned);
+        if challenge.wants_more_rights() {
+            challenge.scopes.push("files:write".to_owned());
+        }
         let challenge = Box::new(challenge);
         let asks = CallErrorKind::AuthRequired { challenge };
         let error = CallError::new(Arc::from("files"), Some(Generation(1)), Outcome::Refused, asks);
@@ -351,8 +354,8 @@ fn no_login_is_advised_where_the_configuration_has_a_token_or_turns_logins_off()
     );
     assert_eq!(
         refused(Some("insufficient_scope"), CredentialKind::Configured),
-        "Server files accepted the token of its configuration, which does not suffice, and asks for another. The call did not run. A \
-         person must replace the token of the server's configuration; until then it refuses this call."
+        "Server files accepted the token of its configuration, but needs more rights: the scopes files:write. The call did not run. A \
+         person must replace the token of the server's configuration by one with these scopes; until then it refuses this call."
     );
     assert_eq!(
         refused(None, CredentialKind::None),
@@ -388,7 +391,9 @@ fn a_call_that_needs_more_rights_is_told_apart_from_a_server_that_lets_nothing_i
         let error = CallError::new(Arc::from("files"), Some(Generation(1)), Outcome::Refused, asks);
         let said = answer(&error, &advice).message().to_owned();
         assert_eq!(
-            said.contains("accepted the token that it was shown, which does not suffice"),
+            said.starts_with(
+                "Server files accepted the token that it was shown, but needs more rights: the scopes files:write $(reboot). The call"
+            ),
             is_more,
             "{said}"
         );
@@ -464,7 +469,7 @@ async fn a_server_that_refused_a_token_is_told_apart_from_one_that_was_shown_non
         ),
         (
             Some("insufficient_scope"),
-            "accepted the token that it was shown, which does not suffice, and asks for a login",
+            "accepted the token that it was shown, but needs more rights",
         ),
     ] {
         let mut challenge = Challenge::default();

@@ -136,6 +136,17 @@ impl StartedLogin {
     }
 }
 
+impl LoginProvider {
+    pub(super) async fn begin(
+        &self,
+        request: LoginRequest,
+    ) -> Result<Box<dyn PendingLogin>, ServerLoginError> {
+        let begun = self.login(request).await;
+        let login = begun.map_err(|failure| ServerLoginError::Failed(failure.into()))?;
+        Ok(Box::new(login))
+    }
+}
+
 impl PendingLogin for StartedLogin {
     fn address(&self) -> Option<&str> {
         match &self.prompt {
@@ -143,6 +154,10 @@ impl PendingLogin for StartedLogin {
             LoginPrompt::EnterCode(prompt) => Some(prompt.verification_uri.as_str()),
             LoginPrompt::Nothing => None,
         }
+    }
+
+    fn reuses_registration(&self) -> bool {
+        self.reuses_registration
     }
 
     fn paste<'a>(&'a self, address: &'a str) -> PastingAddress<'a> {
@@ -165,6 +180,12 @@ impl Drop for StartedLogin {
 
 impl ProviderState {
     async fn login_options(self: &Arc<Self>, request: LoginRequest) -> Result<LoginOptions, LoginFailure> {
+        if let Some(configured) = &self.settings.client.configured
+            && request.register_again
+        {
+            let client = configured.id.clone();
+            return Err(LoginFailure::ConfiguredClient { client });
+        }
         if !self.current.load().is_read {
             self.read_again().await?;
         }

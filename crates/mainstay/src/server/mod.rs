@@ -55,7 +55,7 @@ use crate::deadline;
 use crate::keeper::{Ack, CommandRefusal, ServerCommand};
 use crate::process::{StderrFollower, StderrLine};
 use crate::recorder::Recording;
-use crate::transport::http::{Credentials, PendingLogin, ServerLoginError};
+use crate::transport::http::{BeginningLogin, Credentials, PendingLogin, ServerLoginError};
 
 /// A server of a fleet. Clones are handles of the same server.
 #[derive(Clone)]
@@ -299,10 +299,18 @@ impl Server {
     pub async fn login(&self) -> Result<Box<dyn PendingLogin>, ServerLoginError> {
         let provider = self.provider();
         let beginning = provider.as_ref().and_then(|provider| provider.login());
-        match beginning {
-            Some(beginning) => beginning.await,
-            None => Err(ServerLoginError::NotOffered),
-        }
+        begin(beginning).await
+    }
+
+    /// Begins a [`login`](Self::login) for which the client registers itself again: the authorization server has forgotten it.
+    ///
+    /// Cancel safety: dropping it gives the login up.
+    pub async fn login_as_new_client(&self) -> Result<Box<dyn PendingLogin>, ServerLoginError> {
+        let provider = self.provider();
+        let beginning = provider
+            .as_ref()
+            .and_then(|provider| provider.login_as_new_client());
+        begin(beginning).await
     }
 
     /// Whether [`login`](Self::login) can begin a login: the server has a provider of credentials that offers one.
@@ -335,6 +343,13 @@ impl std::fmt::Debug for Server {
             .field("name", &self.0.name)
             .field("state", &status.state)
             .finish_non_exhaustive()
+    }
+}
+
+async fn begin(login: Option<BeginningLogin<'_>>) -> Result<Box<dyn PendingLogin>, ServerLoginError> {
+    match login {
+        Some(login) => login.await,
+        None => Err(ServerLoginError::NotOffered),
     }
 }
 

@@ -196,3 +196,14 @@ fn help_stderr_and_tools_fill_the_screen() {
         ]
     );
 }
+
+#[test]
+fn an_attempt_beyond_the_budget_is_not_said_to_be_one_of_it() {
+    for (attempt, state) in [(10, "reconnecting 10/10"), (11, "reconnecting 11")] {
+        let mut model = TopModel::new();
+        let web = json!({ "state": "reconnecting", "up": false, "attempt": attempt });
+        model.feed(list(100_000, vec![server("web", web)]));
+        let screen = screen(&model, 80, 10);
+        assert!(screen.iter().any(|line| line.ends_with(state)), "{screen:?}");
+    }
+}

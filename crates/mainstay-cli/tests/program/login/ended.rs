@@ -14,10 +14,11 @@ use crate::sandbox::Sandbox;
 
 /// Keeps a login with this token, as another process of the user does.
 fn log_in(sandbox: &Sandbox, server: &str, token: &str) {
-    keep(sandbox, server, token, None);
+    keep(sandbox, server, token, None, None);
 }
 
-fn keep(sandbox: &Sandbox, server: &str, token: &str, refresh_token: Option<&str>) {
+/// Keeps a login, which has ended for this reason if there is one.
+fn keep(sandbox: &Sandbox, server: &str, token: &str, refresh_token: Option<&str>, ended: Option<&str>) {
     let directory = sandbox.path("home/.local/state/mainstay/logins");
     fs::create_dir_all(directory.parent().unwrap()).unwrap();
     let store = FileStore::open(&directory, StoreProtection::Plain).unwrap();
@@ -36,6 +37,7 @@ fn keep(sandbox: &Sandbox, server: &str, token: &str, refresh_token: Option<&str
         },
         "logged_in_at": now.as_millis(),
         "obtained_at": now.as_millis(),
+        "ended": ended,
     }))
     .unwrap();
     store.replace(&login, None).unwrap();
@@ -43,15 +45,24 @@ fn keep(sandbox: &Sandbox, server: &str, token: &str, refresh_token: Option<&str
 
 #[test]
 fn a_login_is_said_to_be_renewed_by_itself_only_if_it_can_be() {
-    let (kept, ends) = ("https://kept.example/mcp", "https://ends.example/mcp");
-    let sandbox = Sandbox::with(&json!({ "kept": { "url": kept }, "ends": { "url": ends } }));
-    keep(&sandbox, kept, "good", Some("again"));
-    keep(&sandbox, ends, "good", None);
-    sandbox
-        .run(&["auth", "status"])
-        .exits(0)
-        .prints("kept: logged in at https://login.example, renewed by itself\n")
-        .prints("ends: logged in at https://login.example\n");
+    let url = |name: &str| format!("https://{name}.example/mcp");
+    let servers = ["kept", "ends", "over"].map(|name| (name.to_owned(), json!({ "url": url(name) })));
+    let sandbox = Sandbox::with(&Value::Object(servers.into_iter().collect()));
+    keep(&sandbox, &url("kept"), "good", Some("again"), None);
+    keep(&sandbox, &url("ends"), "good", None, None);
+    // Its refresh token is of no use any more.
+    keep(&sandbox, &url("over"), "good", Some("again"), Some("revoked"));
+    let status = sandbox.run(&["auth", "status"]);
+    let lines = [
+        "kept: logged in at https://login.example, renewed by itself",
+        "ends: logged in at https://login.example",
+        "over: the login at https://login.example has ended (revoked); run `mainstay login over`",
+    ];
+    let mut said: Vec<_> = status.exits(0).stdout.lines().collect();
+    said.sort_unstable();
+    let mut expected = lines;
+    expected.sort_unstable();
+    assert_eq!(said, expected);
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use std::process::Stdio;
 
+use mainstay_control::api::{LoginState, ProblemKind, StateName};
 use mainstay_partner::{PythonFramework, PythonProtectedServer, free_port};
 use serde_json::json;
 
+use super::served::{Serving, asks_for_login};
 use crate::sandbox::{Ran, Sandbox, finish};
 
 fn log_in(sandbox: &Sandbox, server: &PythonProtectedServer, arguments: &[&str]) -> Ran {
@@ -39,4 +41,53 @@ fn a_login_that_nobody_finishes_names_the_command_that_registers_again_and_it_he
     sandbox.configure(&json!({ "search": { "url": running.resource, "oauth": { "client_id": "mine" } } }));
     let configured = sandbox.run(&["login", "search", "--register-again"]);
     configured.exits(2).says("names its client (mine)");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_over_the_api_registers_again_at_an_authorization_server_that_has_forgotten_the_client() {
+    let port = free_port();
+    let Some(running) = PythonProtectedServer::start(PythonFramework::Sdk, port) else {
+        return;
+    };
+    let sandbox = Sandbox::with(&json!({ "search": { "url": running.resource } }));
+    let serving = Serving::start(&sandbox);
+    serving.reaches(asks_for_login).await;
+    let client = &serving.client;
+    let first = client.begin_login("search").await.unwrap();
+    assert!(!first.reuses_registration, "{first:?}");
+    let _ended_at = running.browse(&first.address.unwrap());
+    serving
+        .reaches(|status| status.state == StateName::Connected)
+        .await;
+    sandbox
+        .run(&["auth", "status"])
+        .exits(0)
+        .prints("search: logged in");
+    drop(running);
+
+    let running = PythonProtectedServer::start(PythonFramework::Sdk, port).expect("it was there before");
+    let in_vain = client.begin_login("search").await.unwrap();
+    assert!(in_vain.reuses_registration, "{in_vain:?}");
+    let ended_at = running.browse(&in_vain.address.unwrap());
+    assert!(ended_at.starts_with(&running.issuer), "{ended_at}");
+    let again = client.begin_login_as_new_client("search").await.unwrap();
+    assert_eq!(again.state, LoginState::Waiting);
+    assert!(!again.reuses_registration, "{again:?}");
+    let _ended_at = running.browse(&again.address.unwrap());
+    serving
+        .reaches(|status| status.state == StateName::Connected)
+        .await;
+    let done = client.login_progress("search").await.unwrap();
+    assert_eq!(done.state, LoginState::LoggedIn, "{done:?}");
+
+    sandbox.configure(&json!({ "search": { "url": running.resource, "oauth": { "client_id": "mine" } } }));
+    client.reload().await.unwrap();
+    let refused = client.begin_login_as_new_client("search").await.unwrap_err();
+    let problem = refused.problem().expect("a problem");
+    assert_eq!(problem.kind, ProblemKind::Conflict);
+    assert!(
+        problem.title.contains("names the client (mine)"),
+        "{}",
+        problem.title
+    );
 }

@@ -197,19 +197,51 @@ fn a_call_that_fails_runs_once_with_the_documented_configuration_and_twice_with_
     toolkit.home.assert_nothing_is_left();
 }
 
+/// The configuration without Mainstay.
+fn alone(configuration: &str) -> String {
+    let direct = configuration.replace("command: mainstay\n", &format!("command: {SERVER}\n"));
+    let lines = direct.lines().filter(|line| !line.contains("args:"));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// How many of the parallel calls were answered, each with its own answer.
+fn answered(told: &Value) -> usize {
+    let texts = told["texts"].as_array().expect("a text for each call");
+    assert_eq!(texts.len(), PARALLEL, "{told}");
+    let answers = answers();
+    let expected = answers.as_array().expect("as many");
+    texts
+        .iter()
+        .zip(expected)
+        .filter(|(text, own)| text == own)
+        .count()
+}
+
 #[test]
-fn the_nemo_agent_toolkit_alone_starts_a_server_for_each_call_and_loses_answers() {
+fn the_nemo_agent_toolkit_alone_starts_a_server_for_each_call_and_loses_most_answers() {
     let Some(toolkit) = Toolkit::new() else { return };
-    let alone = impatient()
-        .replace(NO_REPEATS, "")
-        .replace("command: mainstay\n", &format!("command: {SERVER}\n"));
-    let alone: String = alone
-        .lines()
-        .filter(|line| !line.contains("args:"))
-        .map(|line| format!("{line}\n"))
-        .collect();
-    let told = toolkit.perform(&alone, &outliving());
-    assert_ne!(told[3]["texts"], answers());
+    let told = toolkit.perform(&alone(&impatient().replace(NO_REPEATS, "")), &outliving());
+    // It is a race how many are answered before the others have closed their connection.
+    let (answered, timed_out) = (
+        answered(&told[3]),
+        told[3].to_string().matches("Timed out").count(),
+    );
+    assert!(answered < PARALLEL / 2, "{}", told[3]);
+    assert_eq!(answered + timed_out, PARALLEL, "{}", told[3]);
     assert_eq!(toolkit.starts(), 1 + PARALLEL);
+    toolkit.home.assert_nothing_is_left();
+}
+
+#[test]
+fn the_nemo_agent_toolkit_alone_without_its_reconnects_starts_no_server_and_answers_nothing_any_more() {
+    let Some(toolkit) = Toolkit::new() else { return };
+    let mut steps = outliving();
+    let later = json!({ "do": "call", "tool": "lookup", "times": PARALLEL });
+    steps.as_array_mut().expect("steps").push(later);
+    let told = toolkit.perform(&alone(&impatient()), &steps);
+    for after in &told[3..] {
+        assert_eq!(answered(after), 0, "{after}");
+    }
+    assert_eq!(toolkit.starts(), 1);
     toolkit.home.assert_nothing_is_left();
 }

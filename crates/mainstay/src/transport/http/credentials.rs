@@ -77,6 +77,14 @@ pub trait Credentials: Send + Sync + 'static {
     fn login(&self) -> Option<BeginningLogin<'_>> {
         None
     }
+
+    /// Begins a login for which the client registers itself again at the authorization server, which has forgotten it. The default is
+    /// [`login`](Self::login), for providers that register no client.
+    ///
+    /// Cancel safety: dropping the future gives the login up.
+    fn login_as_new_client(&self) -> Option<BeginningLogin<'_>> {
+        self.login()
+    }
 }
 
 /// Finds the providers of servers that have no credential in their configuration: the logins of a person, for example.
@@ -168,6 +176,12 @@ pub type PastingAddress<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + 
 pub trait PendingLogin: fmt::Debug + Send + 'static {
     /// The address that the person opens in a browser. It carries no secret. `None` if no person is needed.
     fn address(&self) -> Option<&str>;
+
+    /// Whether the client registered itself before this login. If the authorization server has forgotten it, the browser says that the
+    /// client is unknown, and [`Server::login_as_new_client`](crate::Server::login_as_new_client) helps. The default is `false`.
+    fn reuses_registration(&self) -> bool {
+        false
+    }
 
     /// Takes the address that the browser was redirected to, if the browser runs on another machine and cannot load it. The
     /// login goes on waiting after a refusal.
