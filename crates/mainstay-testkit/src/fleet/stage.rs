@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use mainstay::config::{ServerBuilder, StdioTarget};
@@ -14,6 +15,7 @@ use mainstay::{Policy, ServerConfig};
 use super::LONG;
 use crate::faulty_server::FaultyServer;
 use crate::ledger::Ledger;
+use crate::poll;
 use crate::procfs::{ProcTree, is_alive};
 
 const MARK: &str = "MAINSTAY_TEST_STAGE";
@@ -83,6 +85,17 @@ impl Stage {
                 .chain(self.ledger.children())
                 .collect(),
         )
+    }
+}
+
+/// No test leaves a process running. Nothing of its fleet can run on the runtime of this thread meanwhile, so a test first closes
+/// its fleet or waits for the end of its processes.
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            let is_gone = self.tree().wait_until_gone(poll::LIMIT);
+            assert!(is_gone, "left running: {:?}", self.tree().pids());
+        }
     }
 }
 
