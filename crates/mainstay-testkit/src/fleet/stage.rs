@@ -21,6 +21,13 @@ use crate::procfs::{ProcTree, is_alive};
 const MARK: &str = "MAINSTAY_TEST_STAGE";
 const ALONE: &str = "MAINSTAY_TEST_ALONE";
 
+/// How long the processes of a test may take to end: in the test of this limit nothing ends.
+const END_LIMIT: Duration = if cfg!(test) {
+    Duration::from_secs(1)
+} else {
+    poll::LIMIT
+};
+
 /// A ledger and a mark that all servers of one test share.
 pub struct Stage {
     mark: String,
@@ -93,7 +100,7 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         if !thread::panicking() {
-            let is_gone = self.tree().wait_until_gone(poll::LIMIT);
+            let is_gone = self.tree().wait_until_gone(END_LIMIT);
             assert!(is_gone, "left running: {:?}", self.tree().pids());
         }
     }
@@ -160,4 +167,29 @@ pub fn itself(test: &str) -> Command {
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(ALONE, test);
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use super::{MARK, Stage};
+
+    struct Sleeper(Child);
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "left running")]
+    fn a_stage_that_leaves_a_process_running_fails_its_test() {
+        let stage = Stage::new();
+        let sleeper = Command::new("sleep").arg("600").env(MARK, stage.mark()).spawn();
+        let _sleeper = Sleeper(sleeper.expect("it starts"));
+        drop(stage);
+    }
 }
