@@ -15,8 +15,8 @@ Usage: cargo xtask CHORE
       --keep-going    goes on after a failed step
   nightly [--no-mutants | --mutants K/N]
                       what takes too long for every change: documents, public API, features, minimum Rust, the full exploration, old
-                      SDKs, hosts, five minutes of chaos, awaken, ten minutes of fuzzing, advisories, and the mutants: all,
-                      none, or each Nth beginning with the Kth (from 0)
+                      SDKs, hosts, five minutes of chaos, awaken, ten minutes of fuzzing, advisories, seeded faults, and the
+                      mutants: all, none, or each Nth beginning with the Kth (from 0)
   partners            installs the real MCP servers and clients of the tests, under target/partners
   conformance         the MCP conformance suite against the library as a client, and against a server
                       behind the gateway
@@ -30,6 +30,8 @@ Usage: cargo xtask CHORE
                       the chaos tests for N seconds each (default 60); the seed replays a run
   fuzz [--seconds N | --minutes N]
                       the fuzz targets, one after the other, for so long in all (default: a minute)
+  seeded [PART]       seeds faults into the lifecycle machine, one after the other, and shows which tests find each: all, or those
+                      whose name or file contains PART
   public-api          writes the listings of the public API, crates/*/public-api.txt
   help                this text";
 
@@ -51,6 +53,7 @@ pub(crate) enum Chore {
     Bench { passed_on: Vec<String> },
     Chaos(ChaosOptions),
     Fuzz { time: Duration },
+    Seeded { part: String },
     PublicApi,
 }
 
@@ -97,6 +100,10 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Chore
         }),
         "chaos" => parse_chaos(arguments).map(Chore::Chaos),
         "fuzz" => parse_fuzz(arguments).map(|time| Chore::Fuzz { time }),
+        "seeded" => {
+            let part = arguments.next().unwrap_or_default();
+            alone(Chore::Seeded { part }, &chore, arguments)
+        }
         "public-api" => alone(Chore::PublicApi, &chore, arguments),
         unknown => bail!("no chore is named {unknown:?}"),
     }

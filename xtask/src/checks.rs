@@ -92,10 +92,61 @@ fn tests(project: &Project, options: &TestOptions, partners: OsString) -> Result
     if options.keep_going {
         cargo.arg("--no-fail-fast");
     }
-    cargo.args(&options.passed_on).env("MAINSTAY_PARTNERS", partners);
-    let end = child::run_while_it_speaks(&mut cargo, STEP_SILENCE);
-    if has_nextest && options.passed_on.is_empty() {
-        slowest::print(&project.built("nextest/default/junit.xml"))?;
+    if has_nextest {
+        cargo.args(&options.passed_on);
+    } else {
+        cargo.args(without_nightly_tests(&options.passed_on));
     }
-    end
+    cargo.env("MAINSTAY_PARTNERS", partners);
+    let mut run = || child::run_while_it_speaks(&mut cargo, STEP_SILENCE);
+    if has_nextest && options.passed_on.is_empty() {
+        slowest::print_after(&project.built("nextest/default/junit.xml"), run)
+    } else {
+        run()
+    }
+}
+
+/// Parts of the names of the tests that need what only a night installs. The `default-filter` of nextest leaves them out.
+const NIGHTLY_TESTS: [&str; 2] = ["old_sdks::", "a_real_host_"];
+
+/// The arguments for `cargo test`, which knows no default filter. What follows `--` goes to each test program.
+fn without_nightly_tests(passed_on: &[String]) -> Vec<String> {
+    let mut arguments = passed_on.to_vec();
+    if !arguments.iter().any(|argument| argument == "--") {
+        arguments.push("--".to_owned());
+    }
+    let skips = NIGHTLY_TESTS.into_iter().flat_map(|part| ["--skip", part]);
+    arguments.extend(skips.map(str::to_owned));
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NIGHTLY_TESTS, without_nightly_tests};
+
+    #[test]
+    fn cargo_test_leaves_out_the_tests_of_the_night() {
+        let arguments = |passed_on: &[&str]| {
+            let passed_on: Vec<_> = passed_on.iter().map(|&argument| argument.to_owned()).collect();
+            without_nightly_tests(&passed_on).join(" ")
+        };
+        let skips = "--skip old_sdks:: --skip a_real_host_";
+        assert_eq!(arguments(&[]), format!("-- {skips}"));
+        assert_eq!(arguments(&["part"]), format!("part -- {skips}"));
+        assert_eq!(
+            arguments(&["--", "--nocapture"]),
+            format!("-- --nocapture {skips}")
+        );
+    }
+
+    #[test]
+    fn nextest_leaves_out_the_same_tests() {
+        let config = include_str!("../../.config/nextest.toml");
+        let filter = config.lines().find(|line| line.starts_with("default-filter"));
+        let filter = filter.expect("the default profile has a filter");
+        assert_eq!(filter.matches("test(").count(), NIGHTLY_TESTS.len(), "{filter}");
+        for part in NIGHTLY_TESTS {
+            assert!(filter.contains(part), "{filter} does not name {part}");
+        }
+    }
 }

@@ -20,6 +20,7 @@ mod public_api;
 mod purity;
 mod python;
 mod rivals;
+mod seeded;
 mod service;
 mod slowest;
 mod stamp;
@@ -79,6 +80,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         }),
         Chore::Chaos(options) => chaos::run(&project, &options),
         Chore::Fuzz { time } => fuzz::run(&project, time),
+        Chore::Seeded { part } => seeded::run(&project, &part),
         Chore::PublicApi => public_api::renew(&project),
     }
 }

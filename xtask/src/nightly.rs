@@ -5,7 +5,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::arguments::{ChaosOptions, NightlyOptions};
 use crate::cargo_tools::{HACK, Installation, MUTANTS};
@@ -13,13 +13,19 @@ use crate::checks::STEP_SILENCE;
 use crate::partners::Extent;
 use crate::project::Project;
 use crate::steps::{StepEnd, Steps};
-use crate::{awaken, chaos, child, dependencies, fuzz, partners, public_api, tools};
+use crate::{awaken, chaos, child, dependencies, fuzz, partners, public_api, seeded, tools};
 
 const FUZZ_TIME: Duration = Duration::from_secs(600);
 const CHAOS_SECONDS: u64 = 300;
 const LOOK_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time in which cargo-mutants may write nothing: it writes a line for each mutant that is not caught.
 const MUTANTS_SILENCE: Duration = Duration::from_secs(3 * 3600);
+
+/// How long listing the mutants may take: it parses the sources.
+const LIST_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The packages whose files `.cargo/mutants.toml` names.
+const MUTATED: [&str; 2] = ["mainstay", "mainstay-lifecycle"];
 
 /// The libraries whose features their users choose.
 const FEATURED: [&str; 2] = ["mainstay", "mainstay-login"];
@@ -55,6 +61,7 @@ pub(crate) fn run(project: &Project, options: &NightlyOptions) -> Result<()> {
         )),
     });
     steps.step("advisories", || dependencies::check_advisories(project));
+    steps.step("seeded faults", || seeded::run(project, ""));
     steps.step("mutants", || mutants(project, options));
     steps.finish()
 }
@@ -164,14 +171,22 @@ pub(crate) fn mutants(project: &Project, options: &NightlyOptions) -> Result<Ste
         Installation::Ready(program) => program,
         Installation::Unreachable(reason) => return Ok(StepEnd::Skipped(reason)),
     };
-    let mut cargo = project.cargo_tool(&program);
-    cargo
-        .args(["mutants", "--shard", shard, "--in-place=false"])
-        .arg("--output")
-        .arg(project.built("mutants"))
-        .args([
-            "--jobs",
-            &thread::available_parallelism().map_or(1, usize::from).to_string(),
-        ]);
+    let mutants = |arguments: &[&str]| {
+        let mut cargo = project.cargo_tool(&program);
+        cargo.arg("mutants").args(["--shard", shard]).args(arguments);
+        // Without them cargo-mutants takes the default members, in which `.cargo/mutants.toml` names no file.
+        cargo.args(MUTATED.iter().flat_map(|package| ["--package", package]));
+        // Each copy of the sources is built in a directory of its own.
+        cargo.env_remove("CARGO_TARGET_DIR");
+        cargo
+    };
+    let listed = child::output(&mut mutants(&["--list"]), LIST_TIMEOUT)?;
+    ensure!(
+        listed.lines().count() > 0,
+        "there is no mutant to test: look at .cargo/mutants.toml and at the packages {MUTATED:?}"
+    );
+    let jobs = thread::available_parallelism().map_or(1, usize::from).to_string();
+    let mut cargo = mutants(&["--jobs", &jobs]);
+    cargo.arg("--output").arg(project.built("mutants"));
     child::run_while_it_speaks(&mut cargo, MUTANTS_SILENCE).map(StepEnd::from)
 }

@@ -3,18 +3,23 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
-
 const SHOWN: usize = 10;
 
-/// Prints the slowest tests of the report.
-pub(crate) fn print(report: &Path) -> Result<()> {
-    let text = fs::read_to_string(report).with_context(|| format!("cannot read {}", report.display()))?;
-    println!("the slowest tests:");
-    for (seconds, name) in slowest(&text) {
-        println!("{seconds:>8.1} s  {name}");
+/// Runs the tests and prints the slowest, if this run wrote the report. How the tests ended is returned in any case.
+pub(crate) fn print_after<T>(report: &Path, run_tests: impl FnOnce() -> T) -> T {
+    // The report of an earlier run would pass for this one's. There may be none.
+    let _ = fs::remove_file(report);
+    let end = run_tests();
+    match fs::read_to_string(report) {
+        Ok(text) => {
+            println!("the slowest tests:");
+            for (seconds, name) in slowest(&text) {
+                println!("{seconds:>8.1} s  {name}");
+            }
+        }
+        Err(error) => println!("the slowest tests are unknown: {}: {error}", report.display()),
     }
-    Ok(())
+    end
 }
 
 fn slowest(report: &str) -> Vec<(f64, String)> {
@@ -48,7 +53,17 @@ fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use super::slowest;
+    use super::{print_after, slowest};
+
+    #[test]
+    fn a_run_that_writes_no_report_keeps_its_end_and_shows_no_older_report() {
+        let directory = tempfile::tempdir().unwrap();
+        let report = directory.path().join("junit.xml");
+        std::fs::write(&report, "of an earlier run").unwrap();
+        let end = print_after(&report, || (report.exists(), "the build failed"));
+        assert_eq!(end, (false, "the build failed"));
+        assert!(!report.exists());
+    }
 
     #[test]
     fn the_slowest_tests_come_first_with_their_crates() {

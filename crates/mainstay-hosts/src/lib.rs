@@ -11,5 +11,7 @@ pub mod bridge;
 pub mod file;
 pub mod host;
 pub mod import;
+#[cfg(test)]
+mod random;
 pub mod servers;
 pub mod text;

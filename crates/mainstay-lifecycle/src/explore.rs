@@ -31,7 +31,8 @@ const PAGE: &str = "../../docs/lifecycle.md";
 enum Bound {
     /// A few seconds of processor time.
     Small,
-    /// Less than half a minute: finds every seeded fault. Edges that need a spent budget of missed probes are seen at night only.
+    /// Less than half a minute: together with the other tests of this crate it finds every seeded fault (`cargo xtask seeded`). Edges
+    /// that need a spent budget of missed probes are seen at night only.
     Gate,
     /// Minutes of processor time: enough connections to spend every budget and bucket of the small policies, renew them, and begin
     /// again.

@@ -6,8 +6,9 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use mainstay_testkit::poll;
 use serde_json::{Value, json};
 
 use crate::sandbox::{Ran, Sandbox, finish};
@@ -156,10 +157,8 @@ impl Host {
     /// Lists the tools until this one is among them: a list does not wait for ever for a server that is not up.
     #[track_caller]
     pub(crate) fn lists(&mut self, tool: &str) {
-        let began = Instant::now();
-        while !self.tools().iter().any(|listed| listed == tool) {
-            assert!(began.elapsed() < LONG, "{tool} is listed");
-        }
+        let is_listed = poll::comes_true(LONG, || self.tools().iter().any(|listed| listed == tool));
+        assert!(is_listed, "{tool} is listed");
     }
 
     pub(crate) fn write(&mut self, message: &impl Display) {

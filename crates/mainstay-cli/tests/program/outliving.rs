@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mainstay_testkit::poll;
 use serde_json::{Value, json};
 
 use crate::behind::Behind;
@@ -17,9 +18,6 @@ const OUTAGE: Duration = Duration::from_secs(3);
 
 /// When a call comes that meets a server known to be away.
 const LATER: Duration = Duration::from_secs(1);
-
-/// Between two looks at a list.
-const PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Copy, Debug)]
 enum Loss {
@@ -157,14 +155,17 @@ async fn endure(visitor: &Visitor, view: &View, loss: Loss, key: &str) {
         }
     };
     let mut both = pin!(async { tokio::join!(called, called_later) });
-    loop {
+    let answered = poll::ask_for(LONG, async || {
         tokio::select! {
             biased;
-            _ = &mut both => return,
-            tools = visitor.tools() => assert_eq!(tools, view.tools, "the last good list"),
+            _ = &mut both => Some(()),
+            tools = visitor.tools() => {
+                assert_eq!(tools, view.tools, "the last good list");
+                None
+            }
         }
-        tokio::time::sleep(PAUSE).await;
-    }
+    });
+    answered.await.expect("answered in time");
 }
 
 #[test]
@@ -218,7 +219,7 @@ fn endure_as_host(host: &mut Host, view: &View, loss: Loss, key: &str) {
         Loss::Killed => None,
         Loss::Away => Some(view.tool("append")),
     };
-    while !waiting.is_empty() || later.is_some() {
+    let answered = poll::comes_true(LONG, || {
         assert_eq!(host.tools(), view.tools, "the last good list");
         if began.elapsed() > LATER
             && let Some(tool) = later.take()
@@ -232,7 +233,7 @@ fn endure_as_host(host: &mut Host, view: &View, loss: Loss, key: &str) {
             }
             answer.is_none()
         });
-        assert!(began.elapsed() < LONG, "answered in time");
-        thread::sleep(PAUSE);
-    }
+        waiting.is_empty() && later.is_none()
+    });
+    assert!(answered, "answered in time");
 }

@@ -121,6 +121,15 @@ impl Sandbox {
     }
 }
 
+/// No test leaves a process running, whether it looks or not.
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            self.assert_nothing_is_left();
+        }
+    }
+}
+
 /// Waits for the end of a run; one that hangs is killed and fails the test.
 pub(crate) fn finish(child: Child) -> Ran {
     let pid = rustix::process::Pid::from_child(&child);

@@ -6,10 +6,10 @@ use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mainstay_testkit::client::{Reply, Session, modern, request};
-use mainstay_testkit::poll::LIMIT;
+use mainstay_testkit::poll::{self, LIMIT};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -196,10 +196,10 @@ impl Visitor {
 
     /// Lists the tools until this one is among them: a list does not wait for ever for a server that is not up.
     pub(crate) async fn lists(&self, tool: &str) {
-        let began = Instant::now();
-        while !self.tools().await.iter().any(|listed| listed == tool) {
-            assert!(began.elapsed() < LONG, "{tool} is listed");
-        }
+        let is_listed = async || self.tools().await.contains(&tool.to_owned()).then_some(());
+        poll::ask_for(LONG, is_listed)
+            .await
+            .unwrap_or_else(|| panic!("{tool} is listed"));
     }
 }
 

@@ -18,6 +18,8 @@ mod reload;
 mod start;
 mod switches;
 mod task;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 pub use controlled::ReloadJournal;

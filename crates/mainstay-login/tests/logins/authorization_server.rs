@@ -124,11 +124,8 @@ async fn an_outage_of_the_authorization_server_costs_no_login() {
         let stored = logins.store().all_logins().unwrap().remove(0).login;
         assert!(stored.last_error.is_some() && stored.ended.is_none(), "{fault:?}");
         protected.set_fault(TokenFault::Healthy);
-        let deadline = Instant::now() + SOON;
-        while echo(&server).await.is_err() {
-            assert!(Instant::now() < deadline, "the login works again after {fault:?}");
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
+        let answered = poll::ask_for(SOON, async || echo(&server).await.ok()).await;
+        answered.unwrap_or_else(|| panic!("the login does not work again after {fault:?}"));
     }
     let stored = logins.store().all_logins().unwrap().remove(0).login;
     assert_eq!(stored.last_error, None, "the last refresh succeeded");
@@ -261,7 +258,8 @@ async fn no_secret_is_in_a_status_an_event_or_an_error() {
     let (fleet, server) = keep(&protected, &logins);
     server.wait_connected(SOON).await.unwrap();
     let mut events = fleet.events();
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    let is_renewed = poll::comes_true_async(SOON, || protected.stats().refreshes > 0).await;
+    assert!(is_renewed, "the token is renewed");
     echo(&server).await.unwrap();
     let read = logins.store().all_logins().unwrap();
     seen += &format!("{read:?}");

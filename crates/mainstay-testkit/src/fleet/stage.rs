@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use mainstay::config::{ServerBuilder, StdioTarget};
@@ -14,10 +15,18 @@ use mainstay::{Policy, ServerConfig};
 use super::LONG;
 use crate::faulty_server::FaultyServer;
 use crate::ledger::Ledger;
+use crate::poll;
 use crate::procfs::{ProcTree, is_alive};
 
 const MARK: &str = "MAINSTAY_TEST_STAGE";
 const ALONE: &str = "MAINSTAY_TEST_ALONE";
+
+/// How long the processes of a test may take to end: in the test of this limit nothing ends.
+const END_LIMIT: Duration = if cfg!(test) {
+    Duration::from_secs(1)
+} else {
+    poll::LIMIT
+};
 
 /// A ledger and a mark that all servers of one test share.
 pub struct Stage {
@@ -86,6 +95,17 @@ impl Stage {
     }
 }
 
+/// No test leaves a process running. Nothing of its fleet can run on the runtime of this thread meanwhile, so a test first closes
+/// its fleet or waits for the end of its processes.
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            let is_gone = self.tree().wait_until_gone(END_LIMIT);
+            assert!(is_gone, "left running: {:?}", self.tree().pids());
+        }
+    }
+}
+
 /// Some processes of a stage.
 pub struct Cast(BTreeSet<i32>);
 
@@ -147,4 +167,29 @@ pub fn itself(test: &str) -> Command {
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(ALONE, test);
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use super::{MARK, Stage};
+
+    struct Sleeper(Child);
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "left running")]
+    fn a_stage_that_leaves_a_process_running_fails_its_test() {
+        let stage = Stage::new();
+        let sleeper = Command::new("sleep").arg("600").env(MARK, stage.mark()).spawn();
+        let _sleeper = Sleeper(sleeper.expect("it starts"));
+        drop(stage);
+    }
 }

@@ -225,10 +225,11 @@ impl ProcStat {
 mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command, Stdio};
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
+    use mainstay_testkit::poll;
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
     use super::{Activity, InputGauge, Observer};
@@ -258,19 +259,19 @@ mod tests {
         }
     }
 
-    const PAUSE: Duration = Duration::from_millis(250);
+    /// What a look compares: long enough for the kernel to count the work in it.
+    const WINDOW: Duration = Duration::from_millis(250);
 
     /// Looks until a look is as wanted.
     fn look_until(observer: &mut Observer, wanted: impl Fn(&Activity) -> bool) -> Activity {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        loop {
-            std::thread::sleep(PAUSE);
+        let mut last = None;
+        let found = poll::look_for(poll::LIMIT, || {
+            std::thread::sleep(WINDOW);
             let activity = observer.look();
-            if wanted(&activity) {
-                return activity;
-            }
-            assert!(Instant::now() < deadline, "last seen: {activity:?}");
-        }
+            last = Some(format!("{activity:?}"));
+            Some(activity).filter(&wanted)
+        });
+        found.unwrap_or_else(|| panic!("last seen: {last:?}"))
     }
 
     #[test]
@@ -339,8 +340,8 @@ mod stopped_tests {
     use std::io::{BufRead, BufReader};
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command, Stdio};
-    use std::time::{Duration, Instant};
 
+    use mainstay_testkit::poll;
     use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
     use super::{is_stopped, scan};
@@ -373,11 +374,11 @@ mod stopped_tests {
         /// Signals the inner process, and waits until the system says so.
         fn signal_inner(&self, signal: Signal, seen: impl Fn(u8) -> bool) {
             kill_process(self.1, signal).expect("it runs");
-            let deadline = Instant::now() + Duration::from_secs(30);
-            while !scan::stat(self.1).is_some_and(|stat| seen(stat.state)) {
-                assert!(Instant::now() < deadline, "the signal has no effect");
-                std::thread::yield_now();
-            }
+            let has_effect = || scan::stat(self.1).is_some_and(|stat| seen(stat.state));
+            assert!(
+                poll::comes_true(poll::LIMIT, has_effect),
+                "the signal has no effect"
+            );
         }
     }
 

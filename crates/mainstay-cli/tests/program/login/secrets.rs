@@ -2,8 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::thread;
-use std::time::Duration;
 
 use mainstay_control::api::StateName;
 use mainstay_partner::TokenFault;
@@ -79,7 +77,9 @@ async fn no_secret_of_a_whole_session_is_in_any_output_log_event_or_file() {
     };
     refreshed(2);
     protected.set_fault(TokenFault::Status(500));
-    thread::sleep(Duration::from_secs(3));
+    let asked = protected.stats().token_requests;
+    let is_refused = poll::comes_true(poll::LIMIT, || protected.stats().token_requests > asked);
+    assert!(is_refused, "a refresh fails");
     calls(&mut seen);
     protected.set_fault(TokenFault::Healthy);
     refreshed(protected.stats().refreshes + 1);

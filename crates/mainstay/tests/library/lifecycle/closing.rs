@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainstay::{Fleet, Server, StateKind, Status};
+use mainstay::{Fleet, StateKind, Status};
 use mainstay_testkit::procfs::{ProcTree, is_alive};
 use mainstay_testkit::{Child, Fault, FaultyServer, Ledger, Step, clock, poll};
 use tokio::runtime::Handle;
@@ -124,111 +124,6 @@ fn watched(ledger: &Ledger) -> FaultyServer {
         .on(Step::Eof, Fault::Hang)
 }
 
-/// Less than the 4 s after which the whole ladder comes to SIGKILL: a server that is not hastened is overdue. There is more than a second
-/// for each rung.
-const SHORT: Duration = Duration::from_secs(3);
-
-/// Less than those 4 s.
-const HASTENED: Duration = Duration::from_millis(3800);
-
-fn assert_signalled_and_gone(ledger: &Ledger) {
-    let signals: Vec<_> = ledger
-        .lines()
-        .into_iter()
-        .filter(|line| line == "eof" || line == "term")
-        .collect();
-    assert_eq!(signals, ["eof", "term"]);
-    assert!(!ledger.pids().into_iter().any(is_alive), "nothing is left");
-}
-
-#[tokio::test]
-async fn a_close_shorter_than_the_ladder_shows_every_rung_before_it_kills() {
-    let ledger = Ledger::temporary();
-    let (fleet, server) = keep(stdio("watched", &watched(&ledger)));
-    connected(&server).await;
-    let report = fleet.close(SHORT).await;
-    assert_signalled_and_gone(&ledger);
-    let [closed] = &report.servers[..] else {
-        panic!("{report:?}")
-    };
-    assert!(closed.killed && !closed.overdue, "{closed:?}");
-}
-
-#[tokio::test]
-async fn a_stop_that_is_under_way_when_the_fleet_is_closed_is_hastened() {
-    let removed: fn(&Fleet, &Server) -> _ = |fleet, _| {
-        let fleet = fleet.clone();
-        tokio::spawn(async move { drop(fleet.apply([]).await) })
-    };
-    let disabled: fn(&Fleet, &Server) -> _ = |_, server| {
-        let server = server.clone();
-        tokio::spawn(async move { server.disable().await.expect("taken") })
-    };
-    for stop in [removed, disabled] {
-        let ledger = Ledger::temporary();
-        let (fleet, server) = keep(stdio("watched", &watched(&ledger)));
-        connected(&server).await;
-        stop(&fleet, &server).await.expect("taken");
-        assert!(
-            ledger
-                .wait_for_async(|ledger| ledger.count("eof") == 1, SOON)
-                .await
-        );
-        let report = fleet.close(SHORT).await;
-        assert_signalled_and_gone(&ledger);
-        let [closed] = &report.servers[..] else {
-            panic!("{report:?}")
-        };
-        assert!(!closed.overdue, "{closed:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_close_waits_for_no_apply_that_waits_for_an_old_server_and_nothing_is_added() {
-    let (ledger, newer) = (Ledger::temporary(), Ledger::temporary());
-    let (fleet, server) = keep(stdio("again", &watched(&ledger)));
-    connected(&server).await;
-    fleet.apply([]).await;
-    let applying = {
-        let (fleet, again) = (fleet.clone(), stdio("again", &FaultyServer::new().ledger(&newer)));
-        tokio::spawn(async move { fleet.apply(built([again])).await })
-    };
-    assert!(
-        ledger
-            .wait_for_async(|ledger| ledger.count("eof") == 1, SOON)
-            .await
-    );
-    let report = fleet.close(SHORT).await;
-    assert_signalled_and_gone(&ledger);
-    let [closed] = &report.servers[..] else {
-        panic!("{report:?}")
-    };
-    assert!(closed.killed && !closed.overdue, "{closed:?}");
-    assert_eq!(applying.await.expect("no panic").added, [""; 0]);
-    let never = fleet
-        .apply(built([stdio("new", &FaultyServer::new().ledger(&newer))]))
-        .await;
-    assert_eq!(never.added, [""; 0], "a fleet that was closed stays so");
-    assert!(fleet.servers().is_empty() && newer.pids().is_empty());
-}
-
-#[tokio::test]
-async fn a_close_with_less_time_hastens_the_one_that_is_under_way() {
-    let ledger = Ledger::temporary();
-    let (fleet, server) = keep(stdio("watched", &watched(&ledger)));
-    connected(&server).await;
-    let closing = async {
-        tokio::join!(fleet.close(SOON), async {
-            let has_eof = ledger.wait_for_async(|ledger| ledger.count("eof") == 1, SOON);
-            assert!(has_eof.await);
-            fleet.close(SHORT).await;
-        })
-    };
-    let (first, ()) = clock::within(HASTENED, closing).await;
-    assert_signalled_and_gone(&ledger);
-    assert_eq!(first.killed().count(), 1, "it is the first that says how it went");
-}
-
 #[tokio::test]
 async fn what_has_no_time_at_all_is_killed_before_the_close_returns() {
     let ledger = Ledger::temporary();
@@ -310,4 +205,118 @@ fn a_runtime_that_ends_takes_its_fleets_with_it() {
     runtime.shutdown_timeout(SOON);
     assert!(ledger.wait_for(|ledger| !ledger.pids().into_iter().any(is_alive), SOON));
     drop(fleet);
+}
+
+/// Closes that have a second for each rung of the ladder, in which the server must note what it is shown.
+mod timing {
+    use mainstay::Server;
+
+    use super::{
+        Duration, FaultyServer, Fleet, Ledger, SOON, built, clock, connected, is_alive, keep, stdio, watched,
+    };
+
+    /// Less than the 4 s after which the whole ladder comes to SIGKILL: a server that is not hastened is overdue. There is more than a second
+    /// for each rung.
+    const SHORT: Duration = Duration::from_secs(3);
+
+    /// Less than those 4 s.
+    const HASTENED: Duration = Duration::from_millis(3800);
+
+    fn assert_signalled_and_gone(ledger: &Ledger) {
+        let signals: Vec<_> = ledger
+            .lines()
+            .into_iter()
+            .filter(|line| line == "eof" || line == "term")
+            .collect();
+        assert_eq!(signals, ["eof", "term"]);
+        assert!(!ledger.pids().into_iter().any(is_alive), "nothing is left");
+    }
+
+    #[tokio::test]
+    async fn a_close_shorter_than_the_ladder_shows_every_rung_before_it_kills() {
+        let ledger = Ledger::temporary();
+        let (fleet, server) = keep(stdio("watched", &watched(&ledger)));
+        connected(&server).await;
+        let report = fleet.close(SHORT).await;
+        assert_signalled_and_gone(&ledger);
+        let [closed] = &report.servers[..] else {
+            panic!("{report:?}")
+        };
+        assert!(closed.killed && !closed.overdue, "{closed:?}");
+    }
+
+    #[tokio::test]
+    async fn a_stop_that_is_under_way_when_the_fleet_is_closed_is_hastened() {
+        let removed: fn(&Fleet, &Server) -> _ = |fleet, _| {
+            let fleet = fleet.clone();
+            tokio::spawn(async move { drop(fleet.apply([]).await) })
+        };
+        let disabled: fn(&Fleet, &Server) -> _ = |_, server| {
+            let server = server.clone();
+            tokio::spawn(async move { server.disable().await.expect("taken") })
+        };
+        for stop in [removed, disabled] {
+            let ledger = Ledger::temporary();
+            let (fleet, server) = keep(stdio("watched", &watched(&ledger)));
+            connected(&server).await;
+            stop(&fleet, &server).await.expect("taken");
+            assert!(
+                ledger
+                    .wait_for_async(|ledger| ledger.count("eof") == 1, SOON)
+                    .await
+            );
+            let report = fleet.close(SHORT).await;
+            assert_signalled_and_gone(&ledger);
+            let [closed] = &report.servers[..] else {
+                panic!("{report:?}")
+            };
+            assert!(!closed.overdue, "{closed:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_close_waits_for_no_apply_that_waits_for_an_old_server_and_nothing_is_added() {
+        let (ledger, newer) = (Ledger::temporary(), Ledger::temporary());
+        let (fleet, server) = keep(stdio("again", &watched(&ledger)));
+        connected(&server).await;
+        fleet.apply([]).await;
+        let applying = {
+            let (fleet, again) = (fleet.clone(), stdio("again", &FaultyServer::new().ledger(&newer)));
+            tokio::spawn(async move { fleet.apply(built([again])).await })
+        };
+        assert!(
+            ledger
+                .wait_for_async(|ledger| ledger.count("eof") == 1, SOON)
+                .await
+        );
+        let report = fleet.close(SHORT).await;
+        assert_signalled_and_gone(&ledger);
+        let [closed] = &report.servers[..] else {
+            panic!("{report:?}")
+        };
+        assert!(closed.killed && !closed.overdue, "{closed:?}");
+        assert_eq!(applying.await.expect("no panic").added, [""; 0]);
+        let never = fleet
+            .apply(built([stdio("new", &FaultyServer::new().ledger(&newer))]))
+            .await;
+        assert_eq!(never.added, [""; 0], "a fleet that was closed stays so");
+        assert!(fleet.servers().is_empty() && newer.pids().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_close_with_less_time_hastens_the_one_that_is_under_way() {
+        let ledger = Ledger::temporary();
+        let (fleet, server) = keep(stdio("watched", &watched(&ledger)));
+        connected(&server).await;
+        let closing = async {
+            tokio::join!(fleet.close(SOON), async {
+                let has_eof = ledger.wait_for_async(|ledger| ledger.count("eof") == 1, SOON);
+                assert!(has_eof.await);
+                fleet.close(SHORT).await;
+            })
+        };
+        let (first, ()) = clock::within(HASTENED, closing).await;
+        assert_signalled_and_gone(&ledger);
+        assert_eq!(first.killed().count(), 1, "it is the first that says how it went");
+    }
 }

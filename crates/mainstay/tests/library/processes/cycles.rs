@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mainstay::{Fleet, Server, StateKind};
-use mainstay_testkit::{FaultyServer, procfs};
+use mainstay_testkit::{FaultyServer, poll, procfs};
 use serde_json::json;
 use tokio::runtime::Handle;
 
@@ -34,7 +34,7 @@ async fn a_thousand_crashes_leave_no_zombie_descriptor_task_or_memory_behind() {
         .map(|name| stage.server(name, FaultyServer::new()).build().unwrap());
     let fleet = Fleet::builder().start(servers);
     crash_all(&fleet, WARM_UP).await;
-    let before = Held::now().await;
+    let before = Held::rested().await;
     let began = Instant::now();
     crash_all(&fleet, cycles.div_ceil(SERVERS)).await;
     let took = began.elapsed();
@@ -92,9 +92,7 @@ struct Held {
 }
 
 impl Held {
-    async fn now() -> Self {
-        // What the last crash left to do is done in a moment, without an event.
-        tokio::time::sleep(Duration::from_millis(500)).await;
+    fn now() -> Self {
         Self {
             descriptors: procfs::open_descriptors(),
             tasks: Handle::current().metrics().num_alive_tasks(),
@@ -102,15 +100,31 @@ impl Held {
         }
     }
 
+    /// The least that is held within a moment: what the last crash left to do is done without an event.
+    async fn rested() -> Self {
+        const MOMENT: Duration = Duration::from_millis(500);
+        let mut least = Self::now();
+        poll::comes_true_async(MOMENT, || {
+            let now = Self::now();
+            least.descriptors = least.descriptors.min(now.descriptors);
+            least.tasks = least.tasks.min(now.tasks);
+            least.memory = now.memory;
+            false
+        })
+        .await;
+        least
+    }
+
     /// What is held when no more is than `before`, or at last.
     async fn settled(before: &Self) -> Self {
-        let deadline = Instant::now() + LONG;
-        loop {
-            let now = Self::now().await;
-            let back = now.descriptors <= before.descriptors && now.tasks <= before.tasks;
-            if back || Instant::now() > deadline {
-                return now;
-            }
-        }
+        let mut now = Self::now();
+        poll::comes_true_async(LONG, || {
+            now = Self::now();
+            now.descriptors <= before.descriptors
+                && now.tasks <= before.tasks
+                && now.memory < before.memory + MEMORY_GROWTH
+        })
+        .await;
+        now
     }
 }

@@ -42,7 +42,7 @@ async fn a_slow_server_that_writes_to_stderr_is_left_alone_far_beyond_its_startu
 #[tokio::test]
 async fn a_slow_server_that_is_silent_is_ended_at_its_startup_timeout() {
     let stage = Stage::new();
-    let slow = FaultyServer::new().on(Step::Start, Fault::Delay { ms: 20_000 });
+    let slow = FaultyServer::new().on(Step::Start, Fault::Delay { ms: 600_000 });
     let server = stage
         .server("slow", slow)
         .startup_timeout(Duration::from_secs(2))
@@ -51,9 +51,7 @@ async fn a_slow_server_that_is_silent_is_ended_at_its_startup_timeout() {
     let failed = fleet
         .server("slow")
         .unwrap()
-        .wait_until(Duration::from_secs(10), |status| {
-            status.state == StateKind::PermanentlyFailed
-        })
+        .wait_until(LONG, |status| status.state == StateKind::PermanentlyFailed)
         .await
         .expect("it is given up long before it would be ready");
     let message = failed.last_error.unwrap().message.clone();

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use crate::live::LiveStart;
 use mainstay::{Configuration, Fleet};
 use mainstay_control::Controlled as _;
 use mainstay_control::api::{ApiProblem, EntryDocument};
-use mainstay_daemon::live::LiveStart;
 use mainstay_gateway::Gateway;
 use serde_json::json;
 

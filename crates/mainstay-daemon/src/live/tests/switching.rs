@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::live::{LiveConfiguration, LiveStart, SwitchError};
 use mainstay::{Configuration, Fleet};
-use mainstay_daemon::live::{LiveConfiguration, LiveStart, SwitchError};
 use mainstay_gateway::Gateway;
 
 /// Two servers that never answer; the second is disabled by the file.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use mainstay_hosts::bridge;
-use mainstay_hosts::text::{ConfigValue, EditableText};
+use crate::bridge;
+use crate::text::{ConfigValue, EditableText};
 
 const ROUNDS: u64 = 1000;
 const PROGRAM: &str = "/opt/my tools/mainstay";
