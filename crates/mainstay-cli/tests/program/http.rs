@@ -179,7 +179,7 @@ async fn a_server_that_keeps_losing_its_sessions_is_named_with_the_setting_that_
         .expect("a free port");
     let sandbox = Sandbox::with(&json!({ "web": { "url": remote.url("/mcp") } }));
     let serving = Serving::start(&sandbox, &[]);
-    let visitor = Visitor::modern(serving.address, "/mcp/web");
+    let visitor = Visitor::legacy(serving.address, "/mcp/web").await;
     for _loss in 0..3 {
         visitor.call("echo", json!({ "text": "x" })).await;
         remote.forget_sessions();

@@ -6,4 +6,4 @@ mod hostile;
 mod python_servers;
 mod store;
 mod support;
-mod timing;
+mod soak;

@@ -1,5 +1,5 @@
 //! Several processes share one login at a real authorization server that rotates refresh tokens and revokes a login whose
-//! refresh token is used twice. Access tokens live for two seconds, so each test has the machine to itself.
+//! refresh token is used twice. Access tokens live for two seconds; a test that found the machine slower than that expects less.
 //!
 //! `MAINSTAY_LOGIN_SOAK=8x64x60` runs 8 processes with 64 callers each for 60 s, in place of the short form.
 
