@@ -4,6 +4,6 @@ mod authorization_server;
 mod configured;
 mod hostile;
 mod python_servers;
+mod soak;
 mod store;
 mod support;
-mod soak;

@@ -3,6 +3,9 @@
 //! The session is for legacy clients, which need its channel back. A request of the modern era belongs to no session, so over HTTP
 //! the same server takes it on the same connection, and a modern client has the server's own era: its questions under their own names and
 //! several at once, its tasks and its extensions. On stdio one process speaks one era.
+//!
+//! A server that answers `initialize` and opens no session, as those on the TypeScript SDK 2 do, has its channel back in the modern era
+//! alone. It gets every call in that era, and a legacy client is asked by the handler of its call.
 
 use std::time::Duration;
 
@@ -20,24 +23,28 @@ const DISCOVER_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) struct Beside {
     pub(super) meta: RequestMeta,
     pub(super) greeting: Greeting,
+    /// Whether calls of legacy clients are requests of the modern era too, since there is no session.
+    takes_all: bool,
 }
 
 impl Connection {
     /// Asks a server over Streamable HTTP, once for each connection, whether it takes requests of the modern era too. Returns whether it was
-    /// found to do so now. A server that gave its session an id refuses what belongs to none before it looks at it. One that gave none is
-    /// not asked: old ones may die of an unknown method.
+    /// found to do so now.
     ///
     /// Cancel safety: dropped, it is not known, and modern clients are served from the session.
     pub(crate) async fn look_beside(&self) -> bool {
-        let has_session = self.dialect == Dialect::Legacy && self.peer.session().is_some();
-        if !has_session || self.beside.get().is_some() {
+        if self.dialect != Dialect::Legacy || self.beside.get().is_some() {
             return false;
         }
         let introduction = self.inbound.introduction();
         let until = Instant::now() + DISCOVER_TIMEOUT;
         let greeting = discover_beside(&self.peer, &introduction, until).await;
         let meta = introduction.to_meta();
-        let beside = greeting.map(|greeting| Beside { meta, greeting });
+        let beside = greeting.map(|greeting| Beside {
+            meta,
+            greeting,
+            takes_all: self.peer.session().is_none(),
+        });
         let is_found = beside.is_some();
         if self.beside.set(beside).is_err() || !is_found {
             return false;
@@ -62,9 +69,10 @@ impl Connection {
         self.meta.is_some() || self.greeting_beside().is_some()
     }
 
-    /// The `_meta` of a request of a modern client, if the server takes it as one.
+    /// The `_meta` of a call that the server takes as one of the modern era.
     pub(super) fn meta_beside(&self, call: &CallOptions) -> Option<&RequestMeta> {
-        Some(&self.beside().filter(|_| call.is_modern)?.meta)
+        let beside = self.beside()?;
+        (call.is_modern || beside.takes_all).then_some(&beside.meta)
     }
 
     /// Refuses the retry of a modern client's request whose state no session knows: the server would ignore the state, and run the call

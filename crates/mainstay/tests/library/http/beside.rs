@@ -1,8 +1,11 @@
 //! Requests of modern clients at a server that speaks both eras over HTTP and has a session.
 
+use std::sync::Arc;
+
 use mainstay::gateway::message::{Params, RawJson, RpcError};
 use mainstay::gateway::{ServerExt as _, of_modern_client};
-use mainstay::{CallError, CallErrorKind, CallOptions, Era, Reply, Server};
+use mainstay::handler::{Answer, ClientCapabilities, ServerRequest};
+use mainstay::{CallError, CallErrorKind, CallOptions, ClientHandler, Era, Reply, Server};
 use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript};
 use mainstay_testkit::{MODERN_VERSION, Occurrence, Script, Speaks};
 use serde_json::{Value, json};
@@ -109,4 +112,40 @@ async fn changes_that_a_server_reports_in_the_modern_era_alone_are_heard() {
         params["notifications"]["resourceSubscriptions"] == json!(["test://one"])
     };
     seen(&remote, is_named).await;
+}
+
+/// As servers on the TypeScript SDK 2 are by default: they answer `initialize`, and open no session.
+#[tokio::test]
+async fn a_server_without_a_session_asks_legacy_callers_too_in_the_modern_era() {
+    let http = HttpScript::new().without_sessions().without_standalone_stream();
+    let remote = serve(Script::new().speaks(Speaks::Both), http).await;
+    let (_fleet, server) = keep(web_at(&remote));
+    connected(&server).await;
+    let options = CallOptions::default().timeout(SOON).handler(Arc::new(Ann));
+    let asking = json!({ "kind": "elicitation", "key": "name" });
+    let answered = server.call("ask", &asking).options(options).await;
+    let reply = answered.expect("an answer");
+    assert!(reply.result.as_str().contains("Ann"), "{}", reply.result);
+    assert_eq!(
+        header_of_last_call(&remote, "mcp-protocol-version").as_deref(),
+        Some(MODERN_VERSION)
+    );
+}
+
+/// Answers every question with one name.
+struct Ann;
+
+impl ClientHandler for Ann {
+    fn capabilities(&self) -> ClientCapabilities {
+        ClientCapabilities {
+            elicitation: true,
+            ..ClientCapabilities::default()
+        }
+    }
+
+    fn request(&self, request: ServerRequest) -> Answer<'_> {
+        assert_eq!(request.method, "elicitation/create");
+        let ann = json!({ "action": "accept", "content": { "name": "Ann" } });
+        Box::pin(async move { Ok(RawJson::from_value(&ann).unwrap()) })
+    }
 }

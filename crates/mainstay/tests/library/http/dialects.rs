@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use mainstay::config::HttpKind;
 use mainstay::{Era, Server, StateKind};
-use mainstay_testkit::http::{FaultyHttpProcess, FaultyHttpServer, HttpFault, HttpRule, HttpScript, Serves};
+use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript, Serves};
 use mainstay_testkit::store::catalogs_are_stored;
-use mainstay_testkit::{Fault, LEGACY_VERSIONS, MODERN_VERSION, Occurrence, Script, Speaks, Step, clock};
+use mainstay_testkit::{LEGACY_VERSIONS, MODERN_VERSION, Occurrence, Script, Speaks, clock};
 
 use crate::http::support::{SOON, connected, echo, keep, reaches, sent, serve, web, web_at, well};
 
@@ -103,16 +103,19 @@ async fn where_neither_transport_is_served_the_answer_of_the_newer_one_is_told()
 }
 
 #[tokio::test]
-async fn a_server_that_the_modern_question_kills_is_never_asked_it() {
-    let script = Script::new().on(Step::Discover, Fault::Exit(1));
-    // It has no sessions: a question outside of one is played, and not refused.
-    let http = HttpScript::new().without_sessions();
-    let mut process = FaultyHttpProcess::start(0, &script, &http);
-    let (_fleet, server) = keep(web("web", &process.url("/mcp")));
-    connected(&server).await;
+async fn a_server_that_breaks_off_at_the_modern_question_is_asked_once_and_goes_on() {
+    let question = HttpRule::on("server/discover", HttpFault::Reset);
+    // It has no sessions: a question outside of one is not refused by its id.
+    let http = HttpScript::new().without_sessions().rule(question);
+    let remote = serve(Script::new(), http).await;
+    let (_fleet, server) = keep(web_at(&remote));
+    let generation = connected(&server).await;
     assert!(echo(&server).await.is_ok());
-    assert_eq!((spoken(&server).0, server.status().starts), (Era::Legacy, 1));
-    assert!(process.wait(Duration::ZERO).is_none(), "it lives");
+    server.refresh().await.unwrap();
+    assert_eq!(sent(&remote, "server/discover"), 1);
+    let status = server.status();
+    assert_eq!((spoken(&server).0, status.starts), (Era::Legacy, 1));
+    assert_eq!(crate::http::support::generation_of(&status), generation);
 }
 
 /// Loses three sessions, and returns the generation of the connection without one.
@@ -259,14 +262,8 @@ async fn at(port: u16, script: Script, http: HttpScript) -> FaultyHttpServer {
 #[tokio::test]
 async fn what_was_learnt_of_a_server_is_remembered_across_starts() {
     let stages = [
-        // A server with a session is asked beside it, once for each connection, since it may have learnt the other era.
+        // A legacy server is asked beside `initialize`, once for each connection, since it may have learnt the other era.
         (Speaks::Legacy, HttpScript::new(), [1, 2], [1, 2]),
-        (
-            Speaks::Legacy,
-            HttpScript::new().without_sessions(),
-            [0, 0],
-            [1, 2],
-        ),
         (Speaks::Legacy, on_sse(), [1, 1], [2, 3]),
         (Speaks::Modern, HttpScript::new(), [1, 2], [1, 1]),
     ];
