@@ -65,15 +65,8 @@ impl Client {
                 script::perform(python, self.era, target, steps)
             }
             Family::TypeScript => {
-                // A script finds its packages beside itself.
-                let script = home.path().join("ts_client.mjs");
-                std::fs::copy(clients.scripts.join("ts_client.mjs"), &script).expect("a copy of the script");
-                let packages = home.path().join("node_modules");
-                if !packages.exists() {
-                    std::os::unix::fs::symlink(&clients.packages, packages).expect("a link to the packages");
-                }
                 let mut node = home.command(&clients.node);
-                node.arg(script);
+                node.arg(home.script(clients, "ts_client.mjs"));
                 script::perform(node, self.era, target, steps)
             }
         }

@@ -4,7 +4,8 @@
 //! the document says anything else, and writes it anew when `UPDATE_MATRIX` is set. `cargo xtask partners` installs clients
 //! and servers.
 //!
-//! `nemo_agent_toolkit` has a framework whose client starts servers anew by itself.
+//! `lossless` compares with the same client directly, `stateless` has a server without sessions, and `nemo_agent_toolkit` has a framework whose
+//! client starts servers anew by itself.
 
 mod child;
 mod client;
@@ -14,6 +15,7 @@ mod matrix;
 mod nemo_agent_toolkit;
 mod script;
 mod server;
+mod stateless;
 mod way;
 
 use mainstay_partner::{Partners, partners};

@@ -178,7 +178,7 @@ impl Server {
 }
 
 impl Step {
-    fn new(thing: Thing, name: &str, arguments: Value, expected: &'static str) -> Self {
+    pub(crate) fn new(thing: Thing, name: &str, arguments: Value, expected: &'static str) -> Self {
         Self {
             thing,
             name: name.to_owned(),

@@ -10,6 +10,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use mainstay_partner::Clients;
 use mainstay_testkit::procfs::ProcTree;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -87,6 +88,17 @@ impl Home {
         let path = self.path().join(name);
         fs::write(&path, text).expect("a file");
         path
+    }
+
+    /// A copy of a script for Node, which finds its packages beside itself.
+    pub(crate) fn script(&self, clients: &Clients, name: &str) -> PathBuf {
+        let script = self.path().join(name);
+        fs::copy(clients.scripts.join(name), &script).expect("a copy of the script");
+        let packages = self.path().join("node_modules");
+        if !packages.exists() {
+            std::os::unix::fs::symlink(&clients.packages, packages).expect("a link to the packages");
+        }
+        script
     }
 
     /// A command that is at home here.
