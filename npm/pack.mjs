@@ -90,6 +90,7 @@ function stagePlatform(stage, platform, version, programs) {
     repository: { ...main.repository, directory: 'npm' },
     license: main.license,
     author: main.author,
+    type: main.type,
     os: [system],
     cpu: [cpu],
     libc: libc && [libc],

@@ -99,7 +99,9 @@ function waitFor(program) {
   const isInTerminal = [0, 1, 2].some((descriptor) => require('node:tty').isatty(descriptor))
   let child
   for (const signal of PASSED_ON) {
-    process.on(signal, () => isInTerminal && FROM_KEYBOARD.includes(signal) || child.kill(signal))
+    process.on(signal, () => {
+      if (!isInTerminal || !FROM_KEYBOARD.includes(signal)) child.kill(signal)
+    })
   }
   child = spawn(program, options, { stdio: 'inherit' })
   child.on('error', (error) => refuse(program, error))
@@ -112,9 +114,8 @@ function waitFor(program) {
   })
   watcher.on('error', () => {})
   child.on('exit', (code, signal) => {
-    const end = () => endLike(code, signal)
-    if (watcher.kill('SIGKILL')) watcher.on('exit', end)
-    else end()
+    watcher.kill('SIGKILL')
+    endLike(code, signal)
   })
 }
 
