@@ -26,7 +26,7 @@ function main() {
     const found = platformOf(file)
     if (found !== platform) stop(`${file} is a program for ${found}, and not for ${platform}`)
   }
-  if (platform === platformOf(process.execPath)) {
+  if (platform === ownPlatform()) {
     const said = run(program, ['--version']).trim()
     if (said !== `mainstay ${version}`) stop(`${program} says "${said}", and the workspace is version ${version}`)
   }
@@ -43,7 +43,7 @@ function main() {
 function options() {
   const text = { type: 'string' }
   const { values } = parseArgs({ options: { program: text, bridge: text, out: text, platform: text } })
-  const { program, bridge, out, platform = platformOf(process.execPath) } = values
+  const { program, bridge, out, platform = ownPlatform() } = values
   if (!program || !bridge || !out) stop('usage: node npm/pack.mjs --program FILE --bridge FILE --out DIRECTORY [--platform NAME]')
   if (!platforms[platform]) stop(`there is no platform ${platform}, only ${Object.keys(platforms).join(', ')}`)
   return { program, bridge, out, platform }
@@ -53,6 +53,10 @@ function workspaceVersion() {
   const manifest = fs.readFileSync(path.join(root, 'Cargo.toml'), 'utf8')
   const version = /^\[workspace\.package\]\n(?:[^[].*\n)*?version = "([^"]+)"/m.exec(manifest)?.[1]
   return version ?? stop('Cargo.toml has no version in [workspace.package]')
+}
+
+function ownPlatform() {
+  return process.platform === 'linux' ? platformOf(process.execPath) : `${process.platform}-${process.arch}`
 }
 
 // The platform that a program is built for, from its first bytes.
@@ -100,8 +104,8 @@ function stagePlatform(stage, platform, version, programs) {
     publishConfig: main.publishConfig,
     mainstay: glibc && { glibc },
   })
-  const readme = `# ${name}\n\nThe program of [mainstay-mcp](https://www.npmjs.com/package/mainstay-mcp) for ${platform}. Install that package: npm takes
-this one by itself.\n`
+  const readme = `# ${name}\n\nThe program of [mainstay-mcp](https://www.npmjs.com/package/mainstay-mcp) for ${platform}.
+Install that package: npm takes this one by itself.\n`
   fs.writeFileSync(path.join(folder, 'README.md'), readme)
   copyLicenses(folder)
   return folder
