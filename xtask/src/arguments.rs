@@ -15,7 +15,7 @@ Usage: cargo xtask CHORE
       --keep-going    goes on after a failed step
   nightly [--no-mutants | --mutants K/N]
                       what takes too long for every change: documents, public API, features, minimum Rust, the full exploration, old
-                      SDKs, hosts, five minutes of chaos, awaken, ten minutes of fuzzing, advisories, seeded faults, and the
+                      SDKs, hosts, five minutes of chaos, awaken, packages, ten minutes of fuzzing, advisories, seeded faults, and the
                       mutants: all, none, or each Nth beginning with the Kth (from 0)
   partners            installs the real MCP servers and clients of the tests, under target/partners
   conformance         the MCP conformance suite against the library as a client, and against a server
@@ -26,6 +26,7 @@ Usage: cargo xtask CHORE
   bench [ARGS]        the benchmarks of the library and of the gateway
   rivals              installs what the gateway is measured beside, under target/rivals
   awaken              the MCP client of awaken behind `mainstay connect`; builds its own crates, under target/awaken
+  packages            builds the packages of other registries from a release build, installs and tests them: npm
   chaos [--seconds N] [--seed S]
                       the chaos tests for N seconds each (default 60); the seed replays a run
   fuzz [--seconds N | --minutes N]
@@ -48,6 +49,7 @@ pub(crate) enum Chore {
     Partners,
     Rivals,
     Awaken,
+    Packages,
     Conformance,
     Dashboard(DashboardOptions),
     Bench { passed_on: Vec<String> },
@@ -93,6 +95,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Chore
         "partners" => alone(Chore::Partners, &chore, arguments),
         "rivals" => alone(Chore::Rivals, &chore, arguments),
         "awaken" => alone(Chore::Awaken, &chore, arguments),
+        "packages" => alone(Chore::Packages, &chore, arguments),
         "conformance" => alone(Chore::Conformance, &chore, arguments),
         "dashboard" => parse_dashboard(arguments).map(Chore::Dashboard),
         "bench" => Ok(Chore::Bench {

@@ -14,6 +14,7 @@ mod dependencies;
 mod fuzz;
 mod nightly;
 mod npm;
+mod packages;
 mod partners;
 mod project;
 mod public_api;
@@ -73,6 +74,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Dashboard(options) => dashboard::run(&project, &options),
         Chore::Rivals => rivals::install(&project),
         Chore::Awaken => awaken::run(&project),
+        Chore::Packages => packages::run(&project).map(|_end| ()),
         Chore::Bench { passed_on } => BENCHED.iter().try_for_each(|package| {
             let mut cargo = project.cargo();
             cargo.args(["bench", "--package", package]).args(&passed_on);

@@ -13,7 +13,7 @@ use crate::checks::STEP_SILENCE;
 use crate::partners::Extent;
 use crate::project::Project;
 use crate::steps::{StepEnd, Steps};
-use crate::{awaken, chaos, child, dependencies, fuzz, partners, public_api, seeded, tools};
+use crate::{awaken, chaos, child, dependencies, fuzz, packages, partners, public_api, seeded, tools};
 
 const FUZZ_TIME: Duration = Duration::from_secs(600);
 const CHAOS_SECONDS: u64 = 300;
@@ -54,6 +54,7 @@ pub(crate) fn run(project: &Project, options: &NightlyOptions) -> Result<()> {
         chaos::run(project, &options)
     });
     steps.step("awaken", || awaken::run(project));
+    steps.step("packages", || packages::run(project));
     steps.step("fuzzing", || match fuzz::is_possible() {
         true => fuzz::run(project, FUZZ_TIME).map(StepEnd::from),
         false => Ok(StepEnd::Skipped(
