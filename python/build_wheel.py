@@ -16,6 +16,7 @@ import sysconfig
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE / "mainstay-mcp"
@@ -25,7 +26,7 @@ NAME = "mainstay_mcp"
 TIMESTAMP = (1980, 1, 1, 0, 0, 0)
 
 
-def metadata(project: dict, version: str) -> str:
+def metadata(project: dict[str, Any], version: str) -> str:
     lines = [
         "Metadata-Version: 2.4",
         f"Name: {project['name']}",

@@ -13,14 +13,15 @@ Everything that goes wrong is a `MainstayError`. Importing this package imports 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ._outcome import Outcome, outcome
+from ._outcome import outcome
 from ._program import program
 from .errors import ControlError, MainstayError, ProgramError, SdkError, ServerError, WrongContextError
 
+# Nor does it import `typing`, which takes longer than the package itself.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._control import Mainstay
+    from ._outcome import Outcome
     from ._session import session, transport
 
     __version__: str
@@ -47,6 +48,10 @@ def __getattr__(name: str) -> object:
         from . import _session as module
     elif name == "Mainstay":
         from . import _control as module  # type: ignore[no-redef]
+    elif name == "Outcome":
+        from typing import Literal
+
+        return Literal["not_sent", "refused", "unknown", "answered", "ok"]
     elif name == "__version__":
         from ._program import package_version
 

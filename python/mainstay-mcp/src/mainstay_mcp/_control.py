@@ -226,7 +226,8 @@ async def _read_events(answer: _Answer) -> AsyncGenerator[tuple[str, str | None,
                 fields[name] = fields.get(name, b"") + value.removeprefix(b" ")
             if b"event" in fields:
                 identifier = fields.get(b"id")
-                yield fields[b"event"].decode(), identifier and identifier.decode(), fields.get(b"data", b"")
+                known = None if identifier is None else identifier.decode()
+                yield fields[b"event"].decode(), known, fields.get(b"data", b"")
 
 
 async def _read_line(reader: asyncio.StreamReader) -> str:

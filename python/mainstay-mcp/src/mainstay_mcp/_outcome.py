@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Mapping
-
 from .errors import MainstayError
 
-Outcome = Literal["not_sent", "refused", "unknown", "answered", "ok"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Literal
+
+    Outcome = Literal["not_sent", "refused", "unknown", "answered", "ok"]
 
 # JSON-RPC codes of errors that the SDK makes by itself when a call has no answer: connection closed, timed out (of 2.x and of 1.x).
 _CODES_WITHOUT_ANSWER = frozenset({-32000, -32001, 408})
@@ -34,7 +36,7 @@ def outcome(result_or_error: object) -> Outcome:
         return "not_sent" if result_or_error.nothing_sent else "unknown"
     if isinstance(result_or_error, BaseException):
         return _outcome_of_exception(result_or_error)
-    if isinstance(result_or_error, Mapping):
+    if isinstance(result_or_error, dict):
         meta, failed = result_or_error.get("_meta"), result_or_error.get("isError", False)
     elif hasattr(result_or_error, "content") or hasattr(result_or_error, "meta"):
         meta = getattr(result_or_error, "meta", None)
@@ -65,7 +67,7 @@ def _outcome_of_exception(error: BaseException) -> Outcome:
     return "unknown" if code in _CODES_WITHOUT_ANSWER else "answered"
 
 
-def _facts(holder: object) -> Mapping[str, Any] | None:
+def _facts(holder: object) -> dict[str, Any] | None:
     """What the gateway says of a failed call. Lists may carry other facts, without an outcome."""
-    facts = holder.get("mainstay") if isinstance(holder, Mapping) else None
-    return facts if isinstance(facts, Mapping) and "outcome" in facts else None
+    facts = holder.get("mainstay") if isinstance(holder, dict) else None
+    return facts if isinstance(facts, dict) and "outcome" in facts else None

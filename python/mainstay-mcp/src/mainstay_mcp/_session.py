@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 # The first version of the SDK whose sessions were tried.
 _OLDEST_SDK = (1, 19)
 
+# Of anyio, by their names: the SDK brings anyio, and nothing else of it is needed here.
+_CLOSED_STREAM_ERRORS = ("BrokenResourceError", "ClosedResourceError")
+
 _PREFIXES_FOR_PROGRAM = ("MAINSTAY_", "XDG_")
 
 
@@ -53,8 +56,16 @@ async def transport(
         words = ["wrap", "-q", "--", command, *args]
     own = {name: value for name, value in os.environ.items() if name.startswith(_PREFIXES_FOR_PROGRAM)}
     parameters = stdio.StdioServerParameters(command=path, args=words, env={**own, **server}, cwd=cwd)
-    async with stdio.stdio_client(parameters) as (read_stream, write_stream):
-        yield read_stream, _ContextCheckingStream(write_stream)
+    own_error: BaseException | None = None
+    try:
+        async with stdio.stdio_client(parameters) as (read_stream, write_stream):
+            try:
+                yield read_stream, _ContextCheckingStream(write_stream)
+            except BaseException as error:
+                own_error = error
+                raise
+    except BaseException as error:
+        _raise_what_matters(error, own_error)
 
 
 @asynccontextmanager
@@ -76,6 +87,7 @@ async def session(
     _import_stdio()
     from mcp import ClientSession
 
+    own_error: BaseException | None = None
     try:
         async with transport(command, *args, env=env, cwd=cwd, shared=shared) as streams:
             async with ClientSession(*streams, **options) as opened:
@@ -83,13 +95,15 @@ async def session(
                     await opened.initialize()
                 except Exception as error:
                     raise _explain_failed_start(error, command) from error
-                yield opened
+                _check_requests(opened, streams[1])
+                _tolerate_late_answers(opened)
+                try:
+                    yield opened
+                except BaseException as error:
+                    own_error = error
+                    raise
     except BaseException as error:
-        only = _only_member(error)
-        if only is error:
-            raise
-        # The group says nothing more than the exception in it.
-        raise only from only.__cause__
+        _raise_what_matters(error, own_error)
 
 
 def _import_stdio() -> Any:
@@ -125,14 +139,27 @@ def _explain_failed_start(error: Exception, command: str) -> Exception:
     return error
 
 
-def _only_member(error: BaseException) -> BaseException:
-    """The one exception in a group, or in a group of one group, and so on; otherwise the error itself."""
-    found = error
-    while isinstance(members := getattr(found, "exceptions", None), tuple):
-        if len(members) != 1:
-            return error
-        found = members[0]
-    return found
+def _raise_what_matters(error: BaseException, own_error: BaseException | None) -> None:
+    """Raises what ended a block: `own_error`, which the block raised itself, or `error`, which came out of the SDK's task groups.
+
+    A group of one exception says nothing more than that exception. And 1.x ends with an error if the server still answered while the
+    session was being closed, such as the calls that were cancelled before: nobody misses those answers.
+    """
+    matters = [leaf for leaf in _leaves(error) if type(leaf).__name__ not in _CLOSED_STREAM_ERRORS]
+    if len(matters) > 1:
+        raise error
+    only = matters[0] if matters else own_error
+    if only is not None:
+        # Not within this handler's context, which would name the group as what happened before.
+        raise only from only.__cause__
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    # The builtin class of groups is missing before Python 3.11.
+    members = getattr(error, "exceptions", None)
+    if not isinstance(members, tuple):
+        return [error]
+    return [leaf for member in members for leaf in _leaves(member)]
 
 
 class _ContextCheckingStream:
@@ -146,7 +173,7 @@ class _ContextCheckingStream:
         self._process = os.getpid()
         self._loop = _running_loop()
 
-    async def send(self, item: Any) -> None:
+    def check_context(self) -> None:
         if os.getpid() != self._process:
             raise WrongContextError(
                 "the session belongs to the process that opened it",
@@ -154,15 +181,16 @@ class _ContextCheckingStream:
                 remedy="open a session of its own in the forked process, or start processes with `spawn`",
             )
         if _running_loop() is not self._loop:
+            closed = self._loop is not None and self._loop.is_closed()
             raise WrongContextError(
-                "the session belongs to the event loop that opened it" + (", which is closed" if self._is_loop_closed() else ""),
+                "the session belongs to the event loop that opened it" + (", which is closed" if closed else ""),
                 where="another event loop",
                 remedy="open and use a session within one `asyncio.run`",
             )
-        await self._stream.send(item)
 
-    def _is_loop_closed(self) -> bool:
-        return self._loop is not None and self._loop.is_closed()
+    async def send(self, item: Any) -> None:
+        self.check_context()
+        await self._stream.send(item)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -176,6 +204,50 @@ class _ContextCheckingStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+def _check_requests(opened: ClientSession, stream: _ContextCheckingStream) -> None:
+    """Has the session refuse a request before the SDK awaits anything for it: in a forked child, on Python 3.10, that fails obscurely."""
+    send_request = opened.send_request
+
+    async def send_checked_request(*args: Any, **options: Any) -> Any:
+        stream.check_context()
+        return await send_request(*args, **options)
+
+    # On this one object, so that its class is the SDK's own.
+    setattr(opened, "send_request", send_checked_request)
+
+
+def _tolerate_late_answers(opened: ClientSession) -> None:
+    """Keeps a session of 1.x open if an answer arrives at the very moment when its call is cancelled.
+
+    Its receive loop would end with an error, and with it the session: 1,000 calls cancelled at random do not survive that.
+    2.x has no such fault and no such dictionary.
+    """
+    if hasattr(opened, "_response_streams"):
+        setattr(opened, "_response_streams", _AnswerStreams(opened._response_streams))
+
+
+class _AnswerStreams(dict[Any, Any]):
+    """Where the session puts the answers, by request."""
+
+    def pop(self, *key_and_default: Any) -> Any:
+        stream = super().pop(*key_and_default)
+        return None if stream is None else _AnswerStream(stream)
+
+
+class _AnswerStream:
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def send(self, answer: Any) -> None:
+        from anyio import BrokenResourceError, ClosedResourceError
+
+        try:
+            await self._stream.send(answer)
+        except (BrokenResourceError, ClosedResourceError):
+            # Its caller has just been cancelled.
+            pass
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

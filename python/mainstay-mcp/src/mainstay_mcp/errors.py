@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+# Importing `typing` takes longer than importing this package.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Mapping
 
 __all__ = [
     "ControlError",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from agents.mcp import MCPServerStdio
@@ -20,7 +21,7 @@ class SupervisedServer(MCPServerStdio):
         timeout = options.pop("client_session_timeout_seconds", 60)
         params: Any = {"command": command, "args": [*args]}
         super().__init__(params, client_session_timeout_seconds=timeout, max_retry_attempts=0, **options)
-        self._open = lambda: transport(command, *args, env=env, cwd=cwd, shared=shared)
+        self._open = partial(transport, command, *args, env=env, cwd=cwd, shared=shared)
 
     def create_streams(self) -> Any:
         return self._open()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, AsyncIterator
 
 from fastmcp.client import Client
@@ -19,7 +20,7 @@ class SupervisedTransport(ClientTransport):
     """A transport of FastMCP's client; the arguments are those of `mainstay_mcp.transport`."""
 
     def __init__(self, command: str, *args: str, **options: Any) -> None:
-        self._open = lambda: transport(command, *args, **options)
+        self._open = partial(transport, command, *args, **options)
 
     @asynccontextmanager
     async def connect_session(self, *, transport_options: Any = None, **options: Any) -> AsyncIterator[ClientSession]:
