@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from typing import Any
 
 LOG, DOWN = os.environ["LOG"], os.environ["LOG"] + ".down"
 WRITE = threading.Lock()
@@ -15,18 +16,18 @@ READ_ONLY = {"pid", "sleep", "echo", "variable"}
 TOOLS = sorted(READ_ONLY | {"add_line", "crash", "fail", "crash_after_sleep"})
 
 
-def log(line):
+def log(line: str) -> None:
     with open(LOG, "a") as file:
         file.write(line + "\n")
 
 
-def send(message):
+def send(message: dict[str, Any]) -> None:
     with WRITE:
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
         sys.stdout.flush()
 
 
-def call(name, arguments):
+def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     if name not in READ_ONLY:
         log(name)
     if name == "crash":
@@ -40,7 +41,7 @@ def call(name, arguments):
     return {"content": [{"type": "text", "text": str(text.get(name, "done"))}], "isError": name == "fail"}
 
 
-def answer(message):
+def answer(message: dict[str, Any]) -> dict[str, Any]:
     method, parameters = message["method"], message.get("params", {})
     if method == "initialize":
         info = {"name": "test", "version": "1"}
@@ -60,14 +61,18 @@ def answer(message):
     return {"error": {"code": -32601, "message": f"there is no method {method}"}}
 
 
-def main():
+def serve(message: dict[str, Any]) -> None:
+    send({"id": message["id"], **answer(message)})
+
+
+def main() -> None:
     log("start")
     if os.path.exists(DOWN):
         sys.exit(4)
     for line in sys.stdin:
         message = json.loads(line)
         if "method" in message and "id" in message:
-            threading.Thread(target=lambda m=message: send({"id": m["id"], **answer(m)}), daemon=True).start()
+            threading.Thread(target=serve, args=(message,), daemon=True).start()
 
 
 main()

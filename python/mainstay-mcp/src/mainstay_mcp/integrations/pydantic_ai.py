@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, AsyncIterator
 
-from fastmcp.client import Client
 from fastmcp.client.transports import ClientTransport
 from mcp import ClientSession
 from pydantic_ai.exceptions import ModelRetry, ToolFailed
@@ -37,7 +36,7 @@ class SupervisedToolset(MCPToolset[Any]):
 
     def __init__(self, command: str, *args: str, env: Any = None, cwd: Any = None, shared: bool = False, **options: Any) -> None:
         options = {"tool_error_behavior": "failed", "init_timeout": 60, **options}
-        super().__init__(Client(SupervisedTransport(command, *args, env=env, cwd=cwd, shared=shared)), **options)
+        super().__init__(SupervisedTransport(command, *args, env=env, cwd=cwd, shared=shared), **options)
 
     async def call_tool(self, *args: Any, **options: Any) -> Any:
         try:
