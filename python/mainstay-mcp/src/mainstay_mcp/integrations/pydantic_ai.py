@@ -31,12 +31,14 @@ class SupervisedTransport(ClientTransport):
 class SupervisedToolset(MCPToolset[Any]):
     """The tools of a supervised server: `Agent(…, toolsets=[SupervisedToolset("npx", "-y", "…")])`.
 
-    The model is asked to call again (`ModelRetry`) only if the server answered; a call that may have run is a `ToolFailed`.
+    The model is asked to call again (`ModelRetry`) only if the server answered with a JSON-RPC error; a call that may have run is a
+    `ToolFailed`. `options` are those of `MCPToolset`, without `tool_error_behavior`.
     """
 
     def __init__(self, command: str, *args: str, env: Any = None, cwd: Any = None, shared: bool = False, **options: Any) -> None:
-        options = {"tool_error_behavior": "failed", "init_timeout": 60, **options}
-        super().__init__(SupervisedTransport(command, *args, env=env, cwd=cwd, shared=shared), **options)
+        options = {"init_timeout": 60, **options}
+        supervised = SupervisedTransport(command, *args, env=env, cwd=cwd, shared=shared)
+        super().__init__(supervised, tool_error_behavior="failed", **options)
 
     async def call_tool(self, *args: Any, **options: Any) -> Any:
         try:
