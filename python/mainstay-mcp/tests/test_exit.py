@@ -68,7 +68,7 @@ def test_a_signal_in_the_middle_of_a_call_ends_the_program_and_its_server(
     assert server.logged() == {"start": 1, "crash_after_sleep": 1}
 
 
-def test_a_forked_child_that_lives_on_does_not_hold_the_server(server: Server, nothing_left: Callable[[], None]) -> None:
+def test_a_forked_child_that_lives_on_does_not_hold_the_server(server: Server) -> None:
     """The child has copies of the pipes, so the end of the input is never seen."""
     ending = "child = os.fork() or (os.close(1), os.close(2), __import__('time').sleep(20), os._exit(0)); print(child, flush=True)"
     process, pid = start(server, ending)
