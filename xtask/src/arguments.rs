@@ -26,7 +26,8 @@ Usage: cargo xtask CHORE
   bench [ARGS]        the benchmarks of the library and of the gateway
   rivals              installs what the gateway is measured beside, under target/rivals
   awaken              the MCP client of awaken behind `mainstay connect`; builds its own crates, under target/awaken
-  packages            builds the packages of other registries from a release build, installs and tests them: npm
+  packages            builds the packages of other registries from a release build, installs and tests them: npm, and Python (3.10 and
+                      3.13)
   chaos [--seconds N] [--seed S]
                       the chaos tests for N seconds each (default 60); the seed replays a run
   fuzz [--seconds N | --minutes N]

@@ -28,7 +28,9 @@ pub(crate) fn run(project: &Project) -> Result<StepEnd> {
         build.args(["build", "--release", "--package", "mainstay-cli", "--bins"]),
         BUILD_WITHIN,
     )?;
-    test_npm(project, &project.built("release/mainstay")).map(StepEnd::from)
+    let program = project.built("release/mainstay");
+    test_npm(project, &program)?;
+    test_python(project, &program).map(StepEnd::from)
 }
 
 fn test_npm(project: &Project, program: &Path) -> Result<()> {
@@ -44,4 +46,17 @@ fn test_npm(project: &Project, program: &Path) -> Result<()> {
         .env("MAINSTAY_PROGRAM", program)
         .env("MAINSTAY_NODES", listed);
     child::run(&mut tests, TEST_WITHIN).context("the npm packages do not do what docs/npm.md says")
+}
+
+fn test_python(project: &Project, program: &Path) -> Result<()> {
+    let mut tests = Command::new("python3");
+    tests
+        .arg(project.source("python/test.py"))
+        .arg("--program")
+        .arg(program)
+        .arg("--bridge")
+        .arg(program.with_file_name("mainstay-bridge"))
+        .arg("--cache")
+        .arg(project.built("packages/python"));
+    child::run(&mut tests, TEST_WITHIN).context("the Python package does not do what docs/python.md says")
 }
