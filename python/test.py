@@ -46,6 +46,8 @@ class Environment:
 
 
 ENVIRONMENTS = (
+    # The oldest SDK that `session()` takes, which needs an older pydantic.
+    Environment("3.10, mcp 1.19", "3.10", ("mcp==1.19.0", "pydantic==2.11.10")),
     Environment("3.10, mcp 1.x", "3.10", ("mcp==1.30.0",)),
     Environment("3.10, mcp 2.x", "3.10", ("mcp==2.3.0",)),
     Environment("3.13, mcp 1.x, LangChain", "3.13", ("mcp==1.30.0", "langchain-mcp-adapters==0.3.2")),

@@ -40,8 +40,10 @@ def outcome(result_or_error: object) -> Outcome:
         meta, failed = result_or_error.get("_meta"), result_or_error.get("isError", False)
     elif hasattr(result_or_error, "content") or hasattr(result_or_error, "meta"):
         meta = getattr(result_or_error, "meta", None)
-        # 1.x has `isError`, 2.x `is_error`; results other than a tool's have neither.
-        failed = getattr(result_or_error, "isError", getattr(result_or_error, "is_error", False))
+        # 2.x has `is_error`, 1.x `isError`; results other than a tool's have neither. FastMCP warns of the older name.
+        failed = getattr(result_or_error, "is_error", None)
+        if failed is None:
+            failed = getattr(result_or_error, "isError", False)
     else:
         return "unknown"
     facts = _facts(meta)
