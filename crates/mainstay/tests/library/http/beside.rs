@@ -6,7 +6,7 @@ use mainstay::gateway::message::{Params, RawJson, RpcError};
 use mainstay::gateway::{ServerExt as _, of_modern_client};
 use mainstay::handler::{Answer, ClientCapabilities, ServerRequest};
 use mainstay::{CallError, CallErrorKind, CallOptions, ClientHandler, Era, Reply, Server};
-use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript};
+use mainstay_testkit::http::{FaultyHttpServer, HttpFault, HttpRule, HttpScript, Traffic};
 use mainstay_testkit::{MODERN_VERSION, Occurrence, Script, Speaks};
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ async fn a_refused_modern_request_says_nothing_of_the_session() {
         modern(&server, echoing()).await.expect_err("it is refused");
         let reply = echo(&server).await.expect("the session goes on");
         assert_eq!(reply.generation.0, generation);
-        assert_eq!(remote.traffic(|traffic| traffic.sessions_opened()), 1);
+        assert_eq!(remote.traffic(Traffic::sessions_opened), 1);
     }
 }
 
@@ -107,7 +107,7 @@ async fn changes_that_a_server_reports_in_the_modern_era_alone_are_heard() {
     connected(&server).await;
     seen(&remote, |traffic| traffic.count("subscriptions/listen") == 1).await;
     server.subscribe("test://one").await.unwrap();
-    let is_named = |traffic: &mainstay_testkit::http::Traffic| {
+    let is_named = |traffic: &Traffic| {
         let params = traffic.last_params("subscriptions/listen").unwrap_or_default();
         params["notifications"]["resourceSubscriptions"] == json!(["test://one"])
     };
