@@ -6,15 +6,17 @@ import os
 import random
 import sys
 import threading
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Callable
+from types import SimpleNamespace
+from typing import Any, AsyncIterator, Callable
 
 import anyio
 import mcp
 import pytest
 from conftest import Server, kill_and_wait, text
 
-from mainstay_mcp import ServerError, WrongContextError, outcome, program, session, transport
+from mainstay_mcp import ServerError, WrongContextError, _session, outcome, program, session, transport
 
 SDK_ERROR: Any = getattr(mcp, "MCPError", None) or getattr(mcp, "McpError")
 
@@ -64,6 +66,52 @@ async def test_a_thousand_calls_cancelled_at_random_leave_a_session_that_works(s
         assert ended == 1000
         assert text(await opened.call_tool("pid", {})) == pid
         assert len(list(descriptors.iterdir())) == before
+
+
+@pytest.mark.anyio
+async def test_a_reader_that_fails_while_the_block_is_left_is_not_the_callers_cancellation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in 1.x, if an answer arrives while the session closes its streams."""
+    leaving = anyio.Event()
+
+    @asynccontextmanager
+    async def stdio_client(_: object) -> AsyncIterator[tuple[None, None]]:
+        async def read() -> None:
+            await leaving.wait()
+            raise anyio.BrokenResourceError
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(read)
+            yield None, None
+
+    scripted = SimpleNamespace(stdio_client=stdio_client, StdioServerParameters=lambda **_: None)
+    monkeypatch.setattr(_session, "_import_stdio", lambda: scripted)
+    async with transport("server"):
+        leaving.set()
+        await anyio.sleep(60)
+
+
+@pytest.mark.anyio
+async def test_a_deadline_around_a_session_ends_the_block(server: Server) -> None:
+    went_on = False
+    for _ in range(2):
+        with anyio.move_on_after(0.3) as scope:
+            async with session(server.command, env=server.env) as opened:
+                for _ in range(10):
+                    with anyio.move_on_after(0.0002):
+                        await opened.call_tool("sleep", {"seconds": 0.3})
+                await opened.call_tool("sleep", {"seconds": 60})
+            went_on = True
+        assert scope.cancelled_caught
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(_sleep_in_session(server), 0.3)
+    assert not went_on
+
+
+async def _sleep_in_session(server: Server) -> None:
+    async with session(server.command, env=server.env) as opened:
+        await opened.call_tool("sleep", {"seconds": 60})
 
 
 @pytest.mark.anyio

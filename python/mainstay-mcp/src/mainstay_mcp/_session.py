@@ -65,7 +65,7 @@ async def transport(
                 own_error = error
                 raise
     except BaseException as error:
-        _raise_what_matters(error, own_error)
+        await _raise_what_matters(error, own_error)
 
 
 @asynccontextmanager
@@ -103,7 +103,7 @@ async def session(
                     own_error = error
                     raise
     except BaseException as error:
-        _raise_what_matters(error, own_error)
+        await _raise_what_matters(error, own_error)
 
 
 def _import_stdio() -> Any:
@@ -139,7 +139,7 @@ def _explain_failed_start(error: Exception, command: str) -> Exception:
     return error
 
 
-def _raise_what_matters(error: BaseException, own_error: BaseException | None) -> None:
+async def _raise_what_matters(error: BaseException, own_error: BaseException | None) -> None:
     """Raises what ended a block: `own_error`, which the block raised itself, or `error`, which came out of the SDK's task groups.
 
     A group of one exception says nothing more than that exception. And 1.x ends with an error if the server still answered while the
@@ -149,8 +149,13 @@ def _raise_what_matters(error: BaseException, own_error: BaseException | None) -
     if len(matters) > 1:
         raise error
     only = matters[0] if matters else own_error
+    if not matters and isinstance(own_error, asyncio.CancelledError) and "cancel scope" in str(own_error):
+        # The task group of 1.x was cancelled because of such an error. A scope around this block that is cancelled raises again here.
+        from anyio.lowlevel import checkpoint_if_cancelled
+
+        await checkpoint_if_cancelled()
+        return
     if only is not None:
-        # Not within this handler's context, which would name the group as what happened before.
         raise only from only.__cause__
 
 
